@@ -1,14 +1,14 @@
-//! Small servers that do the same work, each in another architecture: a process, a thread or a place in a table for
-//! each connection.
+//! Small servers that do the same work, each with a different architecture: a process, a thread or an entry in a table
+//! for each connection.
 //!
 //! The work is that of the architecture test of 2001: a server that answers each connection with "450 too busy" and
 //! closes it. With [`Workload::Work`] it keeps the connection instead, and does a millisecond of work for each request.
 //! An architecture is one file in [`list`] that defines an [`Architecture`]; `cargo xtask registry` generates the list.
 //!
-//! A server is a separate process: `landau`, started again with an argument for this crate ([`main`]). It listens on
-//! a port of 127.0.0.1 and ends when it is killed. Whatever it has started ends with it: threads by themselves,
-//! children of a pool by the kernel (`PR_SET_PDEATHSIG`), and children that serve one connection when that connection
-//! ends.
+//! A server is a separate process: `landau`, started again with an argument for this crate ([`main`]). It listens on a
+//! port of 127.0.0.1 and ends when it is killed. Everything that it has started ends with it: threads end with their
+//! process, the kernel kills the children of a pool (`PR_SET_PDEATHSIG`), and children that serve one connection end
+//! with that connection.
 
 pub mod list;
 mod room;
@@ -31,7 +31,7 @@ pub use service::{REPLY, WORK, Workload};
 /// The first argument of a server. Not for users.
 const ARGUMENT: &str = "__architecture";
 
-/// Connections that may wait to be accepted; the kernel allows at most `net.core.somaxconn`.
+/// The backlog of a listener; the kernel allows at most `net.core.somaxconn`.
 const BACKLOG: u32 = 65_535;
 
 /// Why a server ended.
@@ -44,7 +44,7 @@ pub enum Error {
     /// The event library failed.
     #[error(transparent)]
     Reactor(#[from] landau_reactor::Error),
-    /// The server was started with other arguments than [`command`] gives it, or cannot work on this system.
+    /// The server was started with arguments that [`command`] does not produce, or cannot work on this system.
     #[error("{0}")]
     Unsupported(String),
 }
@@ -55,7 +55,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// An architecture.
 #[derive(Debug, Clone, Copy)]
 pub struct Architecture {
-    /// The name by which it is chosen.
+    /// The name by which users choose it.
     pub name: &'static str,
     /// What handles a connection, in one line.
     pub about: &'static str,
@@ -80,12 +80,13 @@ pub enum Listeners {
     PerProcessor,
 }
 
-/// What a server is started with.
+/// The listeners and options with which a server starts.
 #[derive(Debug)]
 pub struct Start {
     /// The first listener: nonblocking, and bound with `SO_REUSEPORT`.
     listener: OwnedFd,
-    /// The listeners of the other processors, with their processors, if each has one of its own, until they are taken.
+    /// The listeners of the other processors, each with its processor, if there is one for each; empty after they are
+    /// taken.
     others: RefCell<Vec<(OwnedFd, u32)>>,
     workload: Workload,
     /// Members of a pool.
@@ -115,8 +116,8 @@ pub struct Arguments {
     pub workload: Workload,
     /// Members of a pool.
     pub pool: u32,
-    /// Processes or threads that may exist at a time. A server that has so many accepts no further connection until
-    /// one of them has ended.
+    /// Processes or threads that may exist at a time. At this number, a server accepts no further connection until one
+    /// of them has ended.
     pub most: u32,
     /// The backend of an event loop.
     pub backend: Backend,
@@ -127,8 +128,8 @@ pub fn named(name: &str) -> Option<&'static Architecture> {
     ALL.iter().copied().find(|one| one.name == name)
 }
 
-/// Returns the command that starts a server. When the server listens, it prints its port and the end of the line. If
-/// its standard input is a [`Number`], it writes the processor time of the children that it has reaped there.
+/// Returns the command that starts a server. Once the server listens, it prints its port and a newline. If its standard
+/// input is a [`Number`], the server stores the processor time of the children that it has reaped there.
 pub fn command(arguments: &Arguments) -> Result<Command> {
     Ok(command_of(&landau_sys::process::this_program()?, arguments))
 }
@@ -143,7 +144,7 @@ pub fn command_of(program: &Path, arguments: &Arguments) -> Command {
 
 /// Runs a server if the program was started as one, and returns its exit status. It returns only if the server fails.
 ///
-/// Call it before anything else, while the process has one thread and little memory: each fork copies what there is.
+/// Call it before anything else, while the process has one thread and little memory: each fork copies all of it.
 pub fn main() -> Option<u8> {
     let mut words = std::env::args().skip(1);
     if words.next().is_none_or(|word| word != ARGUMENT) {
@@ -176,7 +177,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let address = landau_sys::socket::local_port(&listener)?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, address));
     let Arguments { architecture, workload, pool, most, backend } = *arguments;
-    // All listeners exist before the port is announced: the kernel moves no connection to a later one.
+    // All listeners exist before the port is announced: the kernel does not move connections to a later listener.
     let mut others = Vec::new();
     if architecture.listeners == Listeners::PerProcessor {
         for &processor in processors().iter().skip(1) {
@@ -193,12 +194,12 @@ fn serve(arguments: &Arguments) -> Result<()> {
     (architecture.serve)(&Start { listener, others: RefCell::new(others), workload, pool, most, backend, reaped })
 }
 
-/// Returns the processors that this process may run on; none if the system does not tell.
+/// Returns the processors that this process may run on; none if the system does not report them.
 fn processors() -> Vec<u32> {
     landau_sys::system::processors_of(std::process::id()).unwrap_or_default()
 }
 
-/// Returns a nonblocking listener at an address, beside others at the same address.
+/// Returns a nonblocking listener at an address that it may share with other listeners.
 fn listen(address: SocketAddr) -> Result<OwnedFd> {
     let listener = stream::stream(Family::V4)?;
     stream::set_reuse_address(&listener)?;

@@ -1,4 +1,4 @@
-//! Bounds on what a server starts, so that no number of connections endangers the host.
+//! Bounds on the processes and threads that a server starts, so that no number of connections endangers the host.
 
 use crate::Start;
 use landau_sys::child;
@@ -15,19 +15,19 @@ pub(crate) struct Children<'a> {
 }
 
 impl<'a> Children<'a> {
-    /// Allows as many children at a time as the server may have.
+    /// Returns an empty set of children, limited to the number that the server may have at a time.
     pub(crate) fn new(start: &'a Start) -> Self {
         Self { count: 0, most: start.most.max(1), reaped: &start.reaped }
     }
 
-    /// Reaps the children that have ended, and waits for one if there are as many as may be.
+    /// Reaps the children that have ended, and waits for one to end if the limit is reached.
     pub(crate) fn make_room(&mut self) {
         let before = self.count;
         while self.count > 0 {
             match child::reap_any(self.count >= self.most) {
                 Ok(true) => self.count -= 1,
                 Ok(false) => break,
-                // No child is left, whatever was counted.
+                // No child is left, whatever the count says.
                 Err(_) => self.count = 0,
             }
         }
@@ -36,7 +36,7 @@ impl<'a> Children<'a> {
         }
     }
 
-    /// Writes what the reaped children have used, for the client: only their parent knows it to a microsecond.
+    /// Publishes the processor time of the reaped children for the client: only their parent knows it to a microsecond.
     fn publish_time(&self) {
         if let Ok(ns) = reaped_time_ns() {
             // Standard input is something else if the server was not started by the benchmark.
@@ -61,17 +61,17 @@ struct Shared {
     most: u32,
 }
 
-/// A thread's place; dropping it frees the place.
+/// A permit for one thread; dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Place(Threads);
 
 impl Threads {
-    /// Allows so many threads at a time.
+    /// Returns an empty set of threads, limited to `most` at a time.
     pub(crate) fn new(most: u32) -> Self {
         Self(Arc::new(Shared { count: Mutex::new(0), ended: Condvar::new(), most: most.max(1) }))
     }
 
-    /// Takes a place. Waits until a thread ends if there are as many as may be.
+    /// Takes a place. Waits until a thread ends if the limit is reached.
     pub(crate) fn take(&self) -> Place {
         let mut count = self.0.count.lock().unwrap_or_else(PoisonError::into_inner);
         while *count >= self.0.most {

@@ -1,4 +1,4 @@
-//! What a server does for a connection, the same in every architecture.
+//! The work of a server for a connection, the same in every architecture.
 
 use landau_sys::process::thread_time_ns;
 use landau_sys::stream;
@@ -7,13 +7,13 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// The reply: that of the server of 2001, with the end of an SMTP line.
+/// The reply: that of the server of 2001, terminated like an SMTP line.
 pub const REPLY: &[u8] = landau_sys::fork_helper::REPLY;
 
 /// The processor time of a request with [`Workload::Work`].
 pub const WORK: Duration = Duration::from_nanos(landau_sys::fork_helper::WORK_NS);
 
-/// What a server does for a connection.
+/// The work of a server for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// Reply and close, without reading anything: the server of 2001.
@@ -36,7 +36,7 @@ impl Workload {
         [Self::Busy, Self::Work].into_iter().find(|one| one.name() == name)
     }
 
-    /// Serves a blocking connection until it ends. A client that is gone ends it.
+    /// Serves a blocking connection until it ends. A client that has disconnected ends it.
     pub(crate) fn serve(self, mut connection: TcpStream) {
         match self {
             Self::Busy => {
@@ -65,7 +65,7 @@ impl Workload {
         }
     }
 
-    /// Serves what has arrived on a nonblocking connection. Returns whether it stays open.
+    /// Serves the data that has arrived on a nonblocking connection. Returns whether it stays open.
     pub(crate) fn answer(connection: &OwnedFd) -> bool {
         match stream::receive(connection, &mut [0; 64]) {
             Ok(1..) => {
@@ -78,7 +78,7 @@ impl Workload {
     }
 }
 
-/// Uses the processor for [`WORK`], however long other threads keep it waiting.
+/// Uses [`WORK`] of processor time, however long other threads delay this one.
 pub(crate) fn work() {
     let end_ns = thread_time_ns() + WORK.as_nanos() as u64;
     while thread_time_ns() < end_ns {

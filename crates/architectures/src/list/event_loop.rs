@@ -1,4 +1,4 @@
-//! `event-loop`: one thread serves all connections with nonblocking calls, and waits for events of any.
+//! `event-loop`: one thread serves all connections with nonblocking calls, and waits for events on any of them.
 
 use super::{Architecture, Listeners, Result, Workload};
 use crate::Error;
@@ -35,8 +35,8 @@ pub(super) fn run(listener: &OwnedFd, workload: Workload, backend: Backend) -> R
             let Some(place) = connections.get_mut(event.token.0 as usize) else { continue };
             match place.as_ref().map(Workload::answer) {
                 Some(true) => {
-                    // A request is shorter than the buffer, so everything was read: an edge-triggered backend would
-                    // report it for ever.
+                    // A request is shorter than the buffer, so everything was read. Without this call, an
+                    // edge-triggered backend would report it forever.
                     if let Some(connection) = place {
                         reactor.clear_readiness(connection, Interest::READABLE);
                     }
@@ -52,7 +52,7 @@ pub(super) fn run(listener: &OwnedFd, workload: Workload, backend: Backend) -> R
     }
 }
 
-/// Accepts all connections that wait.
+/// Accepts all pending connections.
 fn accept(
     reactor: &mut Reactor,
     listener: &OwnedFd,

@@ -33,7 +33,7 @@ mod linux {
     /// The listener's number; those of connections are their descriptors.
     const LISTENER: u64 = 0;
 
-    /// A ring with the connections that operations are in flight for, by descriptor.
+    /// A ring and the connections with operations in flight, by descriptor.
     struct Server {
         ring: Operations,
         connections: Vec<Option<OwnedFd>>,
@@ -67,12 +67,13 @@ mod linux {
                         });
                         match request {
                             Ok(true) => server.answer(user_data, has_more)?,
-                            // No buffer was free; there are some again when the completions before were served.
+                            // No provided buffer was free. Some are free again after the completions before this one
+                            // were handled.
                             Err(error) if error.is_out_of_buffers() => server.receive(user_data)?,
                             _ => server.close(user_data)?,
                         }
                     }
-                    // With a kept connection, the receive in flight reports what is wrong with it.
+                    // If the connection is kept, the receive in flight reports any error on it.
                     Completion::Sent { user_data, .. } if server.workload == Workload::Busy => {
                         server.close(user_data)?;
                     }

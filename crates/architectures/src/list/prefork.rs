@@ -19,7 +19,7 @@ fn serve(start: &Start) -> Result<()> {
     let parent = std::process::id().cast_signed();
     for _ in 0..start.pool {
         forker.fork(|| {
-            // Without that signal, on other systems, a member of the pool outlives the server.
+            // On systems without this signal, a member of the pool outlives the server.
             let _ = set_parent_death_signal(parent);
             loop {
                 if let Ok((connection, _)) = listener.accept() {
@@ -28,7 +28,8 @@ fn serve(start: &Start) -> Result<()> {
             }
         })?;
     }
-    // A member that ends, killed from outside, leaves the pool smaller. The server ends with the last one.
+    // A member that is killed from outside is not replaced: the pool becomes smaller. The server ends with the last
+    // one.
     while reap_any(true)? {}
     Ok(())
 }

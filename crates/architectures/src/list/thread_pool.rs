@@ -27,7 +27,7 @@ fn serve(start: &Start) -> Result<()> {
         let member = std::thread::Builder::new().spawn(member);
         members.push(member.map_err(|error| Error::from_io("pthread_create", &error))?);
     }
-    // They serve until the process ends.
+    // The members serve until the process ends.
     for member in members {
         let _ = member.join();
     }
