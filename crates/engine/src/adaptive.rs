@@ -1,22 +1,23 @@
 //! Adaptive passes: which cases get a pass in a round after the planned ones.
 //!
-//! The engine cannot judge curves. An [`Assessor`] says between two rounds which curves need further passes and how
-//! many, and [`Limits::choose`] turns that into the next round.
+//! The engine cannot judge curves. Between two rounds, an [`Assessor`] reports which curves need further passes and how
+//! many, and [`Limits::choose`] selects the cases of the next round.
 
 use crate::{Error, Study};
 use landau_record::schema::{Adaptive, Outcome, PassEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A study's adaptive passes may bring a case to this many times its planned passes. The time is the tighter bound for
-/// all but the cheapest cases.
+/// The adaptive passes of a study may raise the passes of a case to this many times the planned number. The time is the
+/// tighter bound for all but the cheapest cases.
 const BOUNDED_FACTOR: u32 = 20;
 
-/// Adaptive passes may always take this long.
+/// The time that adaptive passes may always take, however short the planned ones were.
 const LEAST: Duration = Duration::from_secs(10);
 
-/// The longest time that the adaptive passes of a study may take after planned ones that took so long: a share of it.
-/// In a quick study of everything, whose planned passes take 55 to 70 s on two processors, they end within two minutes.
+/// Returns the longest time that the adaptive passes of a study may take: a share of the time that the planned passes
+/// took. In a quick study of everything, whose planned passes take 55 to 70 s on two processors, they end within two
+/// minutes.
 fn longest(study: Study, took: Duration) -> Duration {
     match study {
         Study::Smoke | Study::Quick | Study::Then => (took * 3 / 4).clamp(LEAST, Duration::from_secs(45)),
@@ -34,9 +35,9 @@ pub struct OpenCurve {
     pub case: u32,
     /// Its phase.
     pub phase: String,
-    /// About how many further passes it needs; none if passes do not help.
+    /// About how many further passes it needs; none if further passes do not help.
     pub more_passes: Option<u32>,
-    /// Whether it is resolved, and only its interval is wide.
+    /// Whether it is resolved and needs passes only because its interval is wide.
     pub is_resolved: bool,
 }
 
@@ -47,13 +48,13 @@ pub struct Assessment {
     pub curve_count: usize,
     /// The number of curves that are not resolved.
     pub unresolved_count: usize,
-    /// The curves that need further passes, and those that are not resolved and that passes do not help.
+    /// The curves that need further passes, and the unresolved curves that further passes do not help.
     pub open: Vec<OpenCurve>,
 }
 
 impl Assessment {
-    /// Adds the state of the same curves on the other side of the run. A curve needs passes if it does on either side,
-    /// and then gets them on both.
+    /// Adds the state of the same curves on the other side of the run. A curve that needs passes on either side gets
+    /// them on both.
     pub(crate) fn join(&mut self, other: Self) {
         self.curve_count += other.curve_count;
         self.unresolved_count += other.unresolved_count;
@@ -72,7 +73,7 @@ impl Assessment {
 
 /// Judges the curves of a run between its rounds.
 pub trait Assessor {
-    /// Judges the passes of all rounds before `round`. The journal was flushed.
+    /// Judges the passes of all rounds before `round`. The journal must have been flushed.
     ///
     /// # Errors
     ///
@@ -80,12 +81,12 @@ pub trait Assessor {
     fn assess(&mut self, round: u32) -> Result<Assessment, Error>;
 }
 
-/// How far adaptive passes may go.
+/// The bounds of adaptive passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// The largest number of passes of a case, planned ones included.
     pub(crate) pass_cap: u32,
-    /// The longest time that all adaptive passes may take; none if only the run's time limit counts.
+    /// The longest time that all adaptive passes may take; none if only the run's time limit applies.
     pub(crate) time: Option<Duration>,
 }
 
@@ -104,9 +105,9 @@ impl Limits {
     /// Chooses the cases of the next round.
     ///
     /// A curve that needs more passes than the cap allows gets none: they would be wasted. Of the other cases, those
-    /// with a curve that is not resolved come first, then those whose next curve settles soonest, as long as what they
-    /// need fits into the time that is `left`. If none fits, the first one of which a single pass fits is tried: the
-    /// estimate may be too high.
+    /// with a curve that is not resolved come first, then those whose next curve will be resolved soonest, as long as
+    /// the passes that they need fit into the time that is `left`. If no case fits, the first case of which a single
+    /// pass fits is tried: the estimate may be too high.
     pub(crate) fn choose(&self, assessment: &Assessment, cases: &Progress, left: Option<Duration>) -> Choice {
         let mut choice = Choice::default();
         let mut wanted: BTreeMap<u32, Wanted> = BTreeMap::new();
@@ -145,13 +146,13 @@ impl Limits {
     }
 }
 
-/// What the curves of a case want.
+/// The passes that the curves of a case need.
 struct Wanted {
     /// Whether all of them are resolved.
     is_resolved: bool,
     /// The passes that its next curve needs.
     more: u32,
-    /// The number of those that are not resolved.
+    /// The number of its curves that are not resolved.
     open: usize,
     phases: Vec<String>,
 }
@@ -162,19 +163,19 @@ impl Wanted {
     }
 }
 
-/// What is known about the cases of a run.
+/// The progress of the cases of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Complete passes of each case, on every side.
     pub(crate) passes: BTreeMap<u32, u32>,
-    /// How long the last pass of each case took, on all sides together.
+    /// The duration of the last pass of each case, summed over all sides.
     pub(crate) durations: BTreeMap<u32, Duration>,
     /// Cases whose last pass failed.
     pub(crate) failed: BTreeSet<u32>,
 }
 
 impl Progress {
-    /// Counts a pass of a case, which each of so many sides made unless it was cut.
+    /// Counts a pass of a case; each of the `sides` sides made it unless it was cut.
     pub(crate) fn ended(&mut self, case: u32, ends: &[PassEnd], sides: usize) {
         self.durations.insert(case, ends.iter().map(|end| Duration::from_millis(end.elapsed_ms)).sum());
         let is_complete = |end: &PassEnd| matches!(end.outcome, Outcome::Done | Outcome::Limit | Outcome::Crashed);
@@ -192,9 +193,9 @@ impl Progress {
 pub(crate) struct Choice {
     /// The chosen cases, each with its phases that are not resolved.
     pub(crate) cases: BTreeMap<u32, Vec<String>>,
-    /// Curves that passes do not help.
+    /// Curves that further passes do not help.
     pub(crate) hopeless: usize,
-    /// Curves that need more passes than the cap.
+    /// Curves that need more passes than the cap allows.
     pub(crate) above_cap: usize,
     /// Curves for which there is no time.
     pub(crate) out_of_time: usize,
@@ -263,7 +264,7 @@ mod tests {
         assert_eq!(chosen(all(), Some(Duration::ZERO)).out_of_time, 4, "no pass would end in time");
     }
 
-    /// Guards against time that is spent on narrower intervals while curves are not resolved.
+    /// Guards against spending time on narrower intervals while some curves are not resolved.
     #[test]
     fn curves_that_are_not_resolved_come_first() {
         let wide = |case, more| OpenCurve { is_resolved: true, ..open(case, "a", Some(more)) };

@@ -20,7 +20,7 @@ impl OtherProcessors {
 impl Drop for OtherProcessors {
     fn drop(&mut self) {
         if let Some(all) = &self.0 {
-            // On failure the rest of this program keeps fewer processors, and no measurement is affected.
+            // On failure, the rest of this program is limited to fewer processors; no measurement is affected.
             let _ = system::pin(all);
         }
     }

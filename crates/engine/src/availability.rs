@@ -1,10 +1,10 @@
-//! What can be measured on this host, for `landau list`.
+//! The benchmarks and cases that can be measured on this host, for `landau list`.
 
 use crate::plan::{label, variants};
 use crate::{Entry, Host, Parameter, Study, Support};
 use serde::Serialize;
 
-/// What can be measured of a benchmark.
+/// The cases of a benchmark that can be measured, and those that cannot.
 #[derive(Debug, Clone, Serialize)]
 pub struct Availability {
     /// The benchmark.

@@ -1,4 +1,4 @@
-//! What a benchmark is.
+//! The trait of a benchmark.
 //!
 //! A benchmark is one file in `crates/bench/src/list/` that implements [`Benchmark`] and reads like the description of
 //! an experiment.
@@ -16,8 +16,8 @@ pub struct Phase {
     pub direction: Direction,
     /// What exactly is timed.
     pub about: &'static str,
-    /// Whether the worker gets only durations ([`Timer::record_ns`]): another process times the calls, or they are
-    /// shares and means. No sample can then be assigned to a call.
+    /// Whether the worker receives only durations ([`Timer::record_ns`]): another process times the calls, or the
+    /// samples are shares or means. No sample can then be assigned to a call.
     pub is_timed_elsewhere: bool,
 }
 
@@ -32,14 +32,14 @@ impl Phase {
         Self { name, direction: Direction::Down, about, is_timed_elsewhere: false }
     }
 
-    /// Returns this phase as one of which the worker gets only durations.
+    /// Returns this phase, marked as one for which the worker receives only durations.
     #[must_use]
     pub const fn elsewhere(self) -> Self {
         Self { is_timed_elsewhere: true, ..self }
     }
 }
 
-/// Settings of a case other than the default.
+/// The settings of a case other than the default one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant {
     /// The smallest study that includes it.
@@ -63,14 +63,14 @@ impl Variant {
 /// A case of the study `then`, which repeats the tests of earlier studies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayCase {
-    /// The earlier study and how often it ran the test, if the case repeats the study's method.
+    /// The earlier study and the number of times it ran the test, if the case repeats the study's method.
     pub author: Option<(&'static str, u32)>,
     /// The settings that differ from those of the quick study.
     pub settings: &'static [(&'static str, &'static str)],
 }
 
 impl ReplayCase {
-    /// Returns a case by the method of that study, which ran the test so often.
+    /// Returns a case by the method of that study, which ran the test `runs` times.
     pub const fn author(study: &'static str, runs: u32, settings: &'static [(&'static str, &'static str)]) -> Self {
         Self { author: Some((study, runs)), settings }
     }
@@ -100,8 +100,8 @@ impl Support {
 /// The resources that a case takes from the host. The plan reduces n so that the host keeps enough of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Memory for each object including the kernel's part, in bytes. From it Landau also computes the n at which the
-    /// objects fill each processor cache, and marks it on the curve.
+    /// Memory for each object including the kernel's part, in bytes. Landau also computes from it the n at which the
+    /// objects fill each processor cache, and annotates the curve.
     pub memory_bytes_each: u64,
     /// Memory that does not depend on n, in bytes.
     pub memory_bytes: u64,
@@ -111,8 +111,8 @@ pub struct Cost {
     pub descriptors_each: u64,
     /// Space in the scratch folder in total, in bytes.
     pub disk_bytes: u64,
-    /// Memory of the worker itself for each step of the plan, which it allocates before the first one, in bytes. Only
-    /// of benchmarks whose objects take address space of the worker: it bounds them together with the samples.
+    /// Memory of the worker itself for each step of the plan, in bytes, allocated before the first step. Only for
+    /// benchmarks whose objects take address space of the worker, which bounds them together with the samples.
     pub worker_bytes_each: u64,
 }
 
@@ -123,30 +123,32 @@ pub struct Context<'a> {
     pub settings: &'a Settings,
     /// The number of steps to take.
     pub n: u64,
-    /// The seed of every random order; differs from pass to pass.
+    /// The seed of every random order; it differs from pass to pass.
     pub seed: u64,
     /// The run's folder for files. It outlives the pass, so that the next pass can reuse them.
     pub scratch: &'a Path,
     /// The machine.
     pub host: &'a Host,
-    /// How [`Benchmark::setup`] says that it is not hanging.
+    /// Reports the progress of [`Benchmark::setup`], to show that it does not hang.
     pub progress: Progress,
 }
 
-/// Tells the controller that a set-up makes progress; a worker that is silent for 120 s before its first sample hangs.
+/// Reports to the controller that a set-up makes progress. A worker that is silent for 120 s before its first sample
+/// counts as hanging.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress(fn());
 
 impl Progress {
-    /// Tells nobody.
+    /// Discards all reports.
     pub const NONE: Self = Self(|| ());
 
-    /// Returns a progress that calls a function for each report.
+    /// Returns a `Progress` that calls a function for each report.
     pub const fn to(report: fn()) -> Self {
         Self(report)
     }
 
-    /// Says that a part of the set-up is done. Call it after each part that takes less than a minute on a slow device.
+    /// Reports that a part of the set-up is done. Call it after each part that takes less than a minute on a slow
+    /// device.
     pub fn report(self) {
         (self.0)();
     }
@@ -164,24 +166,25 @@ pub trait Benchmark: Sized + 'static {
     const PHASES: &'static [Phase];
     /// The parameters; `n` first.
     const PARAMETERS: &'static [Parameter];
-    /// The cases besides the default one.
+    /// The cases in addition to the default one.
     const VARIANTS: &'static [Variant] = &[];
     /// The cases of the study `then`; none if no earlier study had such a test.
     const REPLAYS: &'static [ReplayCase] = &[];
     /// Settings of the quick study when an emulator counts instructions. The emulator takes about fifty times as long,
     /// and a curve without noise shows its law in fewer steps.
     const EMULATED: &'static [(&'static str, &'static str)] = &[];
-    /// What a step moves, if the steps are a timeline: they follow one another in time, and no object accumulates.
+    /// The amount that a step moves, if the steps are a timeline: they follow one another in time, and no objects
+    /// accumulate.
     const TIMELINE: Option<Timeline> = None;
-    /// Whether the quick study has it when no benchmark is named. One that takes long is measured when it is named, and
-    /// in the other studies.
+    /// Whether the quick study includes it when no benchmark is named. A benchmark that takes long is measured only
+    /// when it is named, and in the other studies.
     const IN_QUICK: bool = true;
-    /// Whether it measures the file system of its scratch folder, so that the folder has to be the user's choice: then
-    /// the default is the current directory.
+    /// Whether it measures the file system of its scratch folder. Then the user should choose the folder, and the
+    /// default is the current directory.
     const MEASURES_FOLDER: bool = false;
     /// Whether each step of the creation tags its call ([`Timer::tag_call`]).
     const TAGS_CALLS: bool = false;
-    /// How the result can mislead, a sentence each.
+    /// The ways in which the result can mislead, one sentence each.
     const CAVEATS: &'static [&'static str];
     /// Where the experiment comes from.
     const SOURCE: &'static str;
@@ -197,7 +200,7 @@ pub trait Benchmark: Sized + 'static {
         Self::PHASES.to_vec()
     }
 
-    /// Returns whether it can run here with these settings.
+    /// Returns whether the benchmark can run on this host with these settings.
     fn support(_host: &Host, _settings: &Settings) -> Support {
         Support::Yes
     }
@@ -212,37 +215,38 @@ pub trait Benchmark: Sized + 'static {
         Vec::new()
     }
 
-    /// Returns the resources that it takes from the host.
+    /// Returns the resources that the benchmark takes from the host.
     fn cost(_settings: &Settings) -> Cost {
         Cost::default()
     }
 
-    /// Returns about how long a step of n takes on average, with all its phases, in µs: for the size of the record,
-    /// which has a window for each 10 ms. Override it for steps of more than 30 µs or less than 5 µs.
+    /// Returns the approximate mean duration of a step with all its phases, in µs. It is used to estimate the size of
+    /// the record, which has a window for each 10 ms. Override it for steps of more than 30 µs or less than 5 µs.
     fn step_us(_settings: &Settings) -> u64 {
         15
     }
 
-    /// Returns the most planned passes of a case whose passes take so long that as many as those of the other cases
-    /// would take most of the run. They are spread over the rounds. A number of passes that the user chose is exact.
+    /// Returns the maximum number of planned passes of a case, if its passes take so long that the usual number would
+    /// take most of the run. The passes are spread over the rounds. A number of passes that the user chose is exact.
     fn most_passes(_settings: &Settings) -> Option<u32> {
         None
     }
 
-    /// Returns whether a processor other than the worker's runs what is measured: a server, or children that may run on
-    /// any. The controller then sleeps until the pass ends, as its wake-ups would be part of the samples.
+    /// Returns whether measured code also runs on a processor other than the worker's: a server, or children that may
+    /// run on any processor. The controller then sleeps until the pass ends, because its wake-ups would be part of the
+    /// samples.
     fn uses_other_processors(_settings: &Settings) -> bool {
         false
     }
 
-    /// Overrides how `limit.rs` explains the limit behind a refused call. Returns a description of the limit and the
+    /// Overrides the explanation that `limit.rs` gives for a refused call. Returns a description of the limit and the
     /// command that raises it, or `None` to keep that explanation.
     fn limit(_settings: &Settings, _refused: landau_sys::Error) -> Option<(String, String)> {
         None
     }
 
-    /// Describes what is left on the host from earlier work and would distort the curve. The run waits until it is
-    /// gone, visibly and for a limited time.
+    /// Describes leftovers of earlier work on the host that would distort the curve. The run waits until they are gone,
+    /// visibly and for a limited time.
     fn unsettled(_settings: &Settings) -> Option<String> {
         None
     }
@@ -250,8 +254,8 @@ pub trait Benchmark: Sized + 'static {
     /// Prepares a pass. Untimed.
     fn setup(context: &Context) -> Result<Self, Stop>;
 
-    /// Returns the processes besides the worker whose work is timed: the parent that forks, the server that responds.
-    /// What interferes with them interferes with the measurement.
+    /// Returns the processes other than the worker whose work is timed: the parent that forks, the server that
+    /// responds. Interference with them is interference with the measurement.
     fn measured_processes(&self) -> Vec<u32> {
         Vec::new()
     }
@@ -259,8 +263,8 @@ pub trait Benchmark: Sized + 'static {
     /// Takes the n-th step: times each phase of the creation once and keeps the object.
     fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop>;
 
-    /// Destroys one of n objects: times each phase of the destruction once. [`Stop::Enough`] ends the destruction: no
-    /// further object can be destroyed.
+    /// Destroys one of n objects: times each phase of the destruction once. [`Stop::Enough`] ends the destruction,
+    /// because no further object can be destroyed.
     fn undo(&mut self, _n: u64, _timer: &mut Timer) -> Result<(), Stop> {
         Err(Stop::Enough)
     }

@@ -30,17 +30,18 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
         displace_caches(context, &mut report);
         destroy(&mut benchmark, timer, &mut report);
     }
-    // What follows, the removal of what the benchmark made, may take long and has no samples.
+    // The removal of the benchmark's objects, which follows, may take long and yields no samples.
     timer.finish_pass();
     report
 }
 
-/// Lets a virtual machine's host supply the memory of the objects before they are measured.
+/// Touches the memory that the objects will need, so that the host of a virtual machine supplies it before the
+/// measurement.
 fn supply_memory(cost: &Cost, context: &Context, report: &mut Report) {
     let expected = cost.memory_bytes_each.saturating_mul(context.n);
-    // What is free may have changed since the plan was made, or the record that is resumed.
+    // The amount of free memory may have changed since the plan, or the record that is resumed, was made.
     let free = system::free_memory().unwrap_or(0);
-    // Other programs take memory, too.
+    // Other programs use memory, too.
     let bytes = expected.saturating_add(expected / 4).min(free / 2) as usize;
     if bytes > 0
         && let Err(error) = memory::supply(bytes)
@@ -50,11 +51,11 @@ fn supply_memory(cost: &Cost, context: &Context, report: &mut Report) {
 }
 
 /// Displaces the objects from the caches before the first is destroyed. The newest is destroyed first, at the largest
-/// n, and would be destroyed from the caches: the cost would fall with n, by an amount that depends on what else uses
-/// the last level.
+/// n, while it is still in the caches: the cost would fall with n, by an amount that depends on the other users of the
+/// last-level cache.
 fn displace_caches(context: &Context, report: &mut Report) {
     let largest = context.host.caches.iter().map(|cache| cache.bytes).max().unwrap_or(0);
-    // Instructions cost the same from any cache.
+    // The number of instructions does not depend on the caches.
     if largest == 0 || context.host.clock.unit != Unit::Ns {
         return;
     }
@@ -65,7 +66,7 @@ fn displace_caches(context: &Context, report: &mut Report) {
     }
 }
 
-/// Returns how many bytes displace the objects from a cache of so many bytes, or why none can.
+/// Returns how many bytes to touch to displace the objects from a cache of `cache_bytes`, or why that is impossible.
 fn displacing_bytes(cache_bytes: u64, free_bytes: Option<u64>) -> Result<usize, String> {
     let free_bytes = free_bytes.ok_or("it is not known how much memory is free")?;
     let bytes = cache_bytes.saturating_mul(2).min(free_bytes / 2);
@@ -97,7 +98,7 @@ fn destroy<B: Benchmark>(benchmark: &mut B, timer: &mut Timer, report: &mut Repo
     timer.finish();
 }
 
-/// Reports what ended the creation; a refusal that is a limit is a result.
+/// Reports why the creation ended; a refusal because of a limit is a result.
 fn refuse<B: Benchmark>(report: &mut Report, stop: &Stop, n: u64, context: &Context) {
     let nr_open = context.host.sysctls.get("fs.nr_open").and_then(|value| value.parse().ok());
     if let Stop::Refused(error) = stop
@@ -130,7 +131,7 @@ mod tests {
     use std::fs;
     use std::sync::Mutex;
 
-    /// A benchmark without objects, which remembers the most memory that was resident between creation and destruction.
+    /// A benchmark without objects, which records the peak of resident memory between creation and destruction.
     struct Resident {
         before: u64,
     }
@@ -174,10 +175,10 @@ mod tests {
         }
     }
 
-    /// What happened in a pass of [`Limited`], in order.
+    /// The events in a pass of [`Limited`], in order.
     static EVENTS: Mutex<Vec<&str>> = Mutex::new(Vec::new());
 
-    /// A benchmark that meets a limit at its first step.
+    /// A benchmark that reaches a limit at its first step.
     struct Limited;
 
     impl Benchmark for Limited {
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Guards against a worker that is killed while it removes its files, because samples are missing from its pass.
+    /// Guards against killing a worker while it removes its files, because samples of its pass are missing.
     #[test]
     fn the_end_of_the_samples_is_announced_before_the_objects_are_removed() {
         let (lanes, _fd) = Lanes::create(&lanes::capacities(1, 9, false, false)).unwrap();
@@ -247,7 +248,8 @@ mod tests {
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
-    /// How much more memory than at the end of the creation was resident before the first object was destroyed, in KiB.
+    /// Returns by how much the peak of resident memory grew between the end of the creation and the first destruction,
+    /// in KiB.
     fn more_before_destruction(host: &Host) -> u64 {
         let capacities = lanes::capacities(2, 1, false, false);
         let (lanes, _fd) = Lanes::create(&capacities).expect("memory for two samples");
@@ -260,7 +262,7 @@ mod tests {
         wrong.rsplit(' ').next().and_then(|word| word.parse().ok()).expect("a number")
     }
 
-    /// Guards against a cost of destruction that falls with n, because the newest objects are in the caches.
+    /// Guards against a cost of destruction that falls with n because the newest objects are in the caches.
     #[test]
     fn caches_are_displaced_before_the_destruction() {
         // Other tests of this process take memory, too.

@@ -1,4 +1,5 @@
-//! What a run's loop needs from the machine: the passes themselves, the time, and whether the host has settled.
+//! The interface between a run's loop and the machine: it makes the passes, tells the time, and checks whether the host
+//! has settled.
 //!
 //! Runs use [`crate::pass::Workers`]; tests of the loop use a driver without processes, in which time is simulated.
 
@@ -7,7 +8,7 @@ use landau_record::Journal;
 use landau_record::schema::{PassEnd, PassStart};
 use std::time::Duration;
 
-/// What can end a pass from outside.
+/// The conditions that end a pass from outside.
 pub(crate) struct Bounds<'a> {
     /// The time limit of the run, counted like [`Driver::elapsed`].
     pub(crate) deadline: Option<Duration>,
@@ -22,7 +23,7 @@ pub(crate) trait Driver {
     /// Waits.
     fn sleep(&mut self, duration: Duration);
 
-    /// Returns what is left on the host from earlier work and would distort the curve.
+    /// Returns a description of leftovers of earlier work on the host that would distort the curve.
     fn unsettled(&self, planned: &Planned) -> Option<String>;
 
     /// Makes one pass and writes everything about it except its first line.

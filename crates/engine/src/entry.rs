@@ -10,7 +10,7 @@ use landau_record::former;
 use landau_record::schema::Timeline;
 use std::collections::BTreeMap;
 
-/// A benchmark without its type.
+/// A type-erased benchmark.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// [`Benchmark::NAME`].
@@ -86,7 +86,7 @@ impl Entry {
         }
     }
 
-    /// Returns the benchmark of that name. The error names the new name of a former one, or a similar name.
+    /// Returns the benchmark of that name. The error gives the new name of a renamed benchmark, or a similar name.
     pub fn find<'a>(registry: &'a [Entry], name: &str) -> Result<&'a Entry, Error> {
         registry.iter().find(|entry| entry.name == name).ok_or_else(|| match former::benchmark(name) {
             Some(new) => Error::FormerBenchmark { old: name.to_owned(), new },
@@ -114,19 +114,19 @@ impl Entry {
         }
     }
 
-    /// Returns an estimate of what a pass of n steps adds to a record, in bytes: 0.9 to 2.3 times that if a step takes
-    /// as long as the benchmark says. The test `the_size_of_a_record_is_known_before` compares it with the records that
-    /// the tree keeps.
+    /// Returns an estimate of the bytes that a pass of n steps adds to a record: 0.9 to 2.3 times the true number if a
+    /// step takes as long as the benchmark says. The test `the_size_of_a_record_is_known_before` compares it with the
+    /// records that the tree keeps.
     pub fn pass_bytes(&self, settings: &Settings, n: u64, phase_count: usize) -> u64 {
         let (step_us, phases) = ((self.step_us)(settings), phase_count.max(1) as u64);
         let digits = |ns: u64| u64::from(ns.checked_ilog10().unwrap_or(0)) + 1;
-        // A sample and a comma, with a digit for those above the average; two numbers of tags.
+        // A sample and a comma, with one more digit for samples above the average; the tags of a call are two numbers.
         let of_samples = phases.saturating_mul(digits(step_us.saturating_mul(1_000) / phases) + 1);
         let of_step = of_samples + if self.tags_calls { 8 } else { 0 };
-        // A window ends after its steps, in both directions, or its time; the last ones earlier.
+        // A window of either direction ends after its number of steps or its time; the last windows end earlier.
         let by_time = n.saturating_mul(step_us) / 9_000;
         let windows = (n / 224).saturating_add(by_time.min(n.saturating_mul(2))).saturating_add(4);
-        // A line for the window and one for each phase, and those of the pass with its facts.
+        // A line for the window and one for each phase; the rest is for the lines of the pass with its facts.
         let of_windows = windows.saturating_mul(240 + 65 * phases);
         n.saturating_mul(of_step).saturating_add(of_windows).saturating_add(1_500)
     }
@@ -141,7 +141,7 @@ impl Entry {
         }
     }
 
-    /// Returns what is wrong with values that come from elsewhere, such as a record; none if each is accepted.
+    /// Returns an error message for values that come from elsewhere, such as a record; none if all are accepted.
     pub(crate) fn rejected(&self, settings: &BTreeMap<String, String>) -> Option<String> {
         let rejected = |(name, value): (&String, &String)| match self.parameter(name) {
             Ok(parameter) => parameter.reject(value).map(|reason| format!("{name}={value}: {reason}")),
@@ -150,7 +150,7 @@ impl Entry {
         settings.iter().find_map(rejected)
     }
 
-    /// Returns a parameter that has no value in these settings.
+    /// Returns the name of a parameter that has no value in these settings, if there is one.
     pub(crate) fn missing(&self, settings: &BTreeMap<String, String>) -> Option<&'static str> {
         self.parameters.iter().map(|one| one.name).find(|name| !settings.contains_key(*name))
     }
@@ -167,7 +167,7 @@ impl Entry {
     }
 }
 
-/// Returns the word most like `name`, if any is similar.
+/// Returns the word that is most similar to `name`, if any is similar enough.
 pub(crate) fn nearest<'a>(name: &str, words: impl Iterator<Item = &'a str>) -> Option<String> {
     words
         .map(|word| (strsim::jaro_winkler(name, word), word))

@@ -50,7 +50,7 @@ pub enum Error {
         /// The phases that it has.
         known: Vec<String>,
     },
-    /// A word about a benchmark names neither a phase nor a setting, or more than one.
+    /// A word about a benchmark names neither a phase nor a setting, or it is ambiguous.
     #[error("`{benchmark}.{word}`: {reason}")]
     BadWord {
         /// The benchmark.
@@ -88,7 +88,7 @@ pub enum Error {
         needed_mib: u64,
         /// The free space.
         free_mib: u64,
-        /// What to do instead of freeing some.
+        /// The alternative to freeing space.
         other: &'static str,
     },
     /// A worker process cannot be started, or its pipes do not work.
@@ -112,7 +112,7 @@ pub enum Error {
         flag: &'static str,
         /// The command.
         command: String,
-        /// What it said, or how it ended.
+        /// The message that it printed, or how it ended.
         reason: String,
     },
     /// The host could not be restored after an error, or at the end.
@@ -125,7 +125,7 @@ pub enum Error {
         command: String,
         /// Why it failed.
         reason: String,
-        /// The error before.
+        /// The error that came first, if there was one.
         before: Option<Box<Error>>,
     },
     /// A record cannot be resumed.

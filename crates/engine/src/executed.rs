@@ -1,8 +1,9 @@
-//! What a run executes besides this program, as its record names it: commands of the user, another program, and what an
-//! environment may load. Resuming a record executes that again, so the author of the record decides what runs.
+//! Everything that a run executes in addition to this program, according to its record: commands of the user, another
+//! program, and libraries that an environment may load. Resuming a record executes all of it again, so the author of
+//! the record decides what runs.
 //!
-//! The user's register holds what this user's own runs have executed. What it lacks comes from somebody else, or was
-//! executed elsewhere or long ago; then the user must be asked.
+//! The user's register lists what this user's own runs have executed. Anything that it lacks comes from somebody else,
+//! or was executed elsewhere or long ago; then the user must be asked.
 
 use crate::register::Register;
 use crate::{Entry, Kind};
@@ -14,10 +15,10 @@ use std::{fmt, iter};
 /// The name of the register.
 const REGISTER: &str = "executed";
 
-/// The value of a setting that names nothing.
+/// The value of a setting that names no command or server.
 const NOTHING: &str = "none";
 
-/// What a run executes besides this program: one line for each command, program, variable and server.
+/// Everything that a run executes in addition to this program: one line for each command, program, variable and server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Executed(Vec<String>);
 
@@ -27,7 +28,7 @@ impl Executed {
         self.0.is_empty()
     }
 
-    /// Adds what the passes of these cases execute, on a side of a run or on its only one.
+    /// Adds everything that the passes of these cases execute, on one side of a run or on its only side.
     pub fn add<'c>(
         &mut self,
         environment: &BTreeMap<String, String>,
@@ -60,7 +61,7 @@ impl Executed {
         }
     }
 
-    /// Adds a line once: both sides of a run name the same commands.
+    /// Adds a line unless it is present: both sides of a run name the same commands.
     fn push(&mut self, word: &str, text: &str) {
         let line = format!("{word}: {text}");
         if !self.0.contains(&line) {
@@ -68,7 +69,7 @@ impl Executed {
         }
     }
 
-    /// Enters it in the user's register. Without a register the user is asked when the run is resumed.
+    /// Adds the lines to the user's register. Without a register, the user is asked when the run is resumed.
     pub fn remember(&self) {
         let (register, folder) = (Register::of_user(REGISTER), std::env::current_dir());
         if let (false, Some(register), Ok(folder)) = (self.is_empty(), register, folder) {
@@ -82,15 +83,16 @@ impl Executed {
         self.is_empty() || Register::of_user(REGISTER).zip(std::env::current_dir().ok()).is_some_and(known)
     }
 
-    /// The line of the register. It begins with the folder: `./serve.sh` is another program in another folder.
+    /// Returns the line of the register. It begins with the folder: `./serve.sh` is another program in another folder.
     fn entry(&self, folder: &Path) -> String {
-        // Escaped, so that bytes that are not UTF-8 tell folders apart, too.
+        // Escaped, so that folders whose names differ only in bytes that are not UTF-8 remain distinct.
         let folder = format!("folder: {}", folder.as_os_str().as_encoded_bytes().escape_ascii());
         iter::once(&folder).chain(&self.0).cloned().collect::<serde_json::Value>().to_string()
     }
 }
 
-/// A line each. Control characters are escaped, so that they cannot hide a part of a command from its reader.
+/// Formats one item a line. Control characters are escaped, so that they cannot hide a part of a command from the
+/// reader.
 impl fmt::Display for Executed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |c: char| match c {

@@ -1,8 +1,8 @@
-//! The passes of a run in their order: rounds, waits for the host to settle, the time limit, interruption, and the
-//! adaptive rounds after the planned ones.
+//! Makes the passes of a run in order. Handles rounds, waits for the host to settle, the time limit, interruption, and
+//! the adaptive rounds after the planned ones.
 //!
-//! A run has one side or two. With two, each case has a pass of both in a round, one right after the other, so that
-//! what the machine does meanwhile affects both alike.
+//! A run has one side or two. With two, a round has a pass of each case on both sides, one right after the other, so
+//! that other activity of the machine affects both alike.
 
 use crate::adaptive::{Assessment, Assessor, Limits, Progress};
 use crate::affinity::OtherProcessors;
@@ -23,7 +23,7 @@ const SETTLE: Duration = Duration::from_secs(65);
 /// An odd number that spreads the bits of a small one (2^64 over the golden ratio).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A pass that is to be made, of each side.
+/// A pass to be made on each side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Slot {
     case: u32,
@@ -32,7 +32,7 @@ struct Slot {
     adaptive_for: Vec<String>,
 }
 
-/// A side of a run: what is measured, where it is recorded, and what makes and judges its passes.
+/// A side of a run: its plan, its record, and the driver and assessor of its passes.
 pub(crate) struct Track<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) writer: &'a mut dyn Journal,
@@ -47,37 +47,37 @@ impl Track<'_> {
     }
 }
 
-/// What both sides of a run share.
+/// The resources that both sides of a run share.
 pub(crate) struct Means<'a> {
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) interrupted: &'a dyn Fn() -> bool,
-    /// Switches the host over for the passes of the new side.
+    /// Switches the host for the passes of the new side.
     pub(crate) switch: Option<&'a mut dyn HostSwitch>,
 }
 
-/// The loop over the passes of a run: what is left to measure, and how long passes have taken.
+/// The loop over the passes of a run, with the passes that are left and the times that passes have taken.
 pub(crate) struct Execution<'a> {
-    /// What holds for the whole run is that of the first side.
+    /// Properties of the whole run are taken from the first side.
     tracks: Vec<Track<'a>>,
     means: Means<'a>,
     /// The cases and rounds that were measured before this run was resumed.
     finished: BTreeSet<(u32, u32)>,
     /// The last adaptive round that began before this run was resumed.
     adaptive_round: Option<u32>,
-    /// How long the planned passes took so far.
+    /// The time that the planned passes have taken so far.
     planned_time: Duration,
-    /// How long adaptive passes took before this run was resumed.
+    /// The time that adaptive passes took before this run was resumed.
     adaptive_before: Duration,
     progress: Progress,
     has_failed: bool,
     unsettled_noted: bool,
     /// Passes that the time limit left out, by case.
     left_out: BTreeMap<u32, u32>,
-    /// Adaptive passes of all sides that nothing cut short.
+    /// Adaptive passes of all sides that were not cut short.
     adaptive_made: usize,
 }
 
-/// Returns the cases and rounds of which each record has a complete pass.
+/// Returns the cases and rounds for which every record has a complete pass.
 pub(crate) fn finished(records: &[&Record]) -> BTreeSet<(u32, u32)> {
     let slots = |record: &&Record| -> BTreeSet<(u32, u32)> {
         let complete = record.passes.iter().filter(|pass| pass.is_complete());
@@ -104,8 +104,8 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Leaves out what the records of the sides hold already. A pass whose counterpart is missing is made again: the
-    /// two must follow each other.
+    /// Skips the passes that the records of the sides already contain. A pass whose counterpart is missing is made
+    /// again: the two must follow each other.
     pub(crate) fn skip_finished(&mut self, records: &[&Record]) {
         let planned = self.plan().pass_count;
         for (track, record) in self.tracks.iter_mut().zip(records) {
@@ -155,7 +155,7 @@ impl<'a> Execution<'a> {
         for (case, pass_count) in std::mem::take(&mut self.left_out) {
             self.cut(case, pass_count, "the time limit left no room for them")?;
         }
-        // The record says what was cut; a failure must not hide behind it.
+        // The record lists the cuts, so a cut must not hide a failure.
         if self.has_failed && ending != EndOutcome::Interrupted {
             ending = EndOutcome::Failed;
         }
@@ -166,13 +166,13 @@ impl<'a> Execution<'a> {
         Ok(End { outcome: ending, line_count: 0, elapsed_ms })
     }
 
-    /// `slots` is the number of passes of each side.
+    /// Announces the run to the observer; `slots` is the number of passes of each side.
     fn announce(&mut self, slots: usize) {
         let observer = &mut self.means.observer;
         observer.event(&Event::Started { pass_count: slots * self.tracks.len() });
         for (place, track) in self.tracks.iter().enumerate() {
             let plan = track.plan;
-            // What both sides skip is told once.
+            // A case that both sides skip is announced once.
             let is_known = |skip: &Skip| self.tracks[..place].iter().any(|other| other.plan.skips.contains(skip));
             for skip in plan.skips.iter().filter(|skip| !is_known(skip)) {
                 observer.event(&Event::Skipped(skip));
@@ -199,16 +199,16 @@ impl<'a> Execution<'a> {
             .collect()
     }
 
-    /// Returns the cases of a round in the order that the seed gives. Each round has another order, so that no case is
-    /// always measured after the same one.
+    /// Returns the cases of a round in the order that the seed gives. Each round has a different order, so that no case
+    /// is always measured after the same one.
     fn order_of(&self, round: u32) -> Vec<u32> {
         let mut order: Vec<u32> = self.plan().cases.iter().map(|one| one.case.case).collect();
         order.shuffle(&mut ChaCha8Rng::seed_from_u64(self.plan().seed.wrapping_add(u64::from(round))));
         order
     }
 
-    /// Returns the sides in the order of their passes. Of two successive rounds one begins with the new side; the seed
-    /// says which. So neither side is always measured on what the other has left behind.
+    /// Returns the sides in the order of their passes. One of two successive rounds begins with the new side; the seed
+    /// determines which. So neither side is always measured on what the other has left behind.
     fn sides(&self, slot: &Slot) -> Vec<usize> {
         let mut sides: Vec<usize> = (0..self.tracks.len()).collect();
         let of_rounds = (u64::from(slot.case) << 32) | u64::from(slot.round / 2);
@@ -229,7 +229,7 @@ impl<'a> Execution<'a> {
             }
             let is_adaptive = !slot.adaptive_for.is_empty();
             if !self.fits(slot.case) {
-                // What the plan promised is missed; an adaptive pass is not.
+                // A planned pass that is left out cuts the run; an adaptive pass does not.
                 if !is_adaptive {
                     *self.left_out.entry(slot.case).or_default() += 1;
                     ending = EndOutcome::Cut;
@@ -259,7 +259,7 @@ impl<'a> Execution<'a> {
         Ok(ending)
     }
 
-    /// Brings the host into the state of a side; returns false if that was interrupted.
+    /// Switches the host to the state that a side needs; returns false if that was interrupted.
     fn enter(&mut self, side: usize) -> Result<bool, Error> {
         let Some(switch) = self.means.switch.as_deref_mut() else { return Ok(true) };
         let is_new = self.tracks[side].plan.side.as_ref().is_some_and(|side| side.role == Role::New);
@@ -269,14 +269,14 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Makes rounds of the cases that need further passes until none does or the limits are reached.
+    /// Makes rounds of the cases that need further passes, until no case needs any or the limits are reached.
     fn adaptive_rounds(&mut self, limits: &Limits) -> Result<EndOutcome, Error> {
         let mut assessors: Vec<_> = self.tracks.iter_mut().filter_map(|track| track.assessor.take()).collect();
         if assessors.len() < self.tracks.len() {
             return Ok(EndOutcome::Complete);
         }
         let began = self.elapsed();
-        // A round that was interrupted is chosen again, by the same passes, and finished.
+        // An interrupted round is chosen again, from the same passes as before, and then finished.
         let mut round = self.adaptive_round.unwrap_or(self.plan().pass_count);
         loop {
             if (self.means.interrupted)() {
@@ -318,15 +318,15 @@ impl<'a> Execution<'a> {
         slots.filter(|slot| !self.finished.contains(&(slot.case, round)) && self.fits(slot.case)).collect()
     }
 
-    /// Returns how long adaptive passes may still take, if `used` is what they took so far.
+    /// Returns how long adaptive passes may still take, given the time `used` so far.
     fn time_left(&self, limits: &Limits, used: Duration) -> Option<Duration> {
         let own = limits.time.map(|time| time.saturating_sub(used));
         let of_run = self.deadline().map(|deadline| deadline.saturating_sub(self.elapsed()));
         own.into_iter().chain(of_run).min()
     }
 
-    /// Returns whether another pass of the case, of each side, is expected to end before the time limit; it is expected
-    /// to take as long as the last.
+    /// Returns whether another pass of the case on each side is expected to end before the time limit. It is expected
+    /// to take as long as the last one.
     fn fits(&self, case: u32) -> bool {
         let expected = self.progress.durations.get(&case).copied().unwrap_or_default();
         self.deadline().is_none_or(|deadline| self.elapsed() + expected < deadline)
@@ -378,8 +378,8 @@ impl<'a> Execution<'a> {
         rest.iter().map(|slot| self.progress.durations.get(&slot.case).copied()).sum()
     }
 
-    /// Waits, visibly and for a limited time, until nothing on the host would distort the curve. Otherwise adds a note
-    /// to the record.
+    /// Waits, visibly and for a limited time, until no leftovers on the host would distort the curve. Adds a note to
+    /// the record if some remain.
     fn settle(&mut self, side: usize, planned: &Planned) -> Result<(), Error> {
         let began = self.elapsed();
         while let Some(reason) = self.tracks[side].driver.unsettled(planned) {

@@ -1,4 +1,4 @@
-//! A benchmark that is never run: tests of planning need only its description.
+//! A benchmark that is never run, for tests of planning, which need only its description.
 
 use crate::{
     Benchmark, Context, Cost, Entry, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Support, Timer,

@@ -1,8 +1,8 @@
-//! What the program that makes the passes of a side must answer before anything is measured: that it speaks the same
-//! protocol, and which phases it would time.
+//! The handshake with the program that makes the passes of a side. Before anything is measured, the program must
+//! confirm that it speaks the same protocol, and name the phases that it would time.
 //!
-//! The program may be another build of landau, or this one with another environment. It is started as a worker would
-//! be, so a program that cannot start, or a library that cannot be preloaded, is found before the run.
+//! The program may be another build of landau, or this one with another environment. It is started like a worker, so a
+//! program that cannot start, or a library that cannot be preloaded, is detected before the run.
 
 use crate::worker_process::Launch;
 use crate::{Entry, Error, Plan, Planned, Settings, lanes};
@@ -23,13 +23,14 @@ pub(crate) const ARGUMENT: &str = "__worker_protocol";
 /// The protocol of controller and worker: raise it if the meaning of an order, a report or a lane changes.
 const PROTOCOL: u32 = 1;
 
-/// A program that has not answered after this time does not.
+/// The time within which a program must answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often an interruption is looked for, and whether the program has read more of the questions.
+/// The interval at which the controller checks for an interruption, and whether the program has read more of the
+/// questions.
 const LOOK_MS: i32 = 10;
 
-/// The longest answer, and the most of what the program may write to standard error.
+/// The maximum length of the answer, and of the program's output on standard error.
 const LONGEST: usize = 1 << 20;
 
 /// A case that the program is asked about.
@@ -53,7 +54,7 @@ struct Answer {
 /// Phases and steps of the case whose lanes are compared, and whether its calls are tagged.
 const TRIAL: (usize, u64, bool) = (3, 100_000, true);
 
-/// Answers the questions on standard input, on standard output.
+/// Reads the questions from standard input and answers them on standard output.
 pub(crate) fn answer(registry: &[Entry]) -> Result<(), String> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).map_err(|error| error.to_string())?;
@@ -82,13 +83,13 @@ fn phases(registry: &[Entry], question: &Question) -> Result<Vec<String>, String
     Ok((entry.phases_of)(&settings).iter().map(|phase| phase.name.to_owned()).collect())
 }
 
-/// Asks the program of a plan's workers whether it can make the passes. Cases that it cannot measure become skips; its
-/// version, and the size and the time of its file, enter the plan.
+/// Asks the program of a plan's workers whether it can make the passes. Cases that it cannot measure become skips. Its
+/// version, and the size and modification time of its file, are added to the plan.
 ///
 /// # Errors
 ///
-/// Fails if the program cannot be started, does not answer, or speaks another protocol, if its file is another one than
-/// the plan says, and if `interrupted` returns true meanwhile.
+/// Fails if the program cannot be started, does not answer, or speaks another protocol, if its file differs from the
+/// file in the plan, or if `interrupted` returns true in the meantime.
 pub fn consult(plan: &mut Plan, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
     let launch = Launch::of(plan)?;
     let answer = ask(plan, &launch, interrupted)?;
@@ -131,7 +132,7 @@ fn ask(plan: &Plan, launch: &Launch, interrupted: &dyn Fn() -> bool) -> Result<A
         serde_json::to_string(&questions.collect::<Vec<_>>()).map_err(|error| refused(error.to_string()))?;
     let reply = converse(&mut launch.command(ARGUMENT), &questions, TIMEOUT, interrupted);
     let Reply { answer, complaint, ending } = reply.map_err(|error| refused(error.to_string()))?;
-    // The loader ignores such a library and starts the program without it: both sides would be equal.
+    // The loader ignores a library that it cannot preload and starts the program without it: both sides would be equal.
     if let Some(line) = complaint.lines().find(|line| line.contains("cannot be preloaded")) {
         return Err(refused(line.trim().to_owned()));
     }
@@ -156,15 +157,15 @@ fn ask(plan: &Plan, launch: &Launch, interrupted: &dyn Fn() -> bool) -> Result<A
     Ok(answer)
 }
 
-/// What a program wrote, and how it ended.
+/// The output of a program, and how it ended.
 struct Reply {
     answer: String,
     complaint: String,
     ending: String,
 }
 
-/// Writes a line to a program, and reads its answer, until the time is over: a program may answer half a line, or read
-/// nothing, and not end.
+/// Writes a line to a program and reads its answer, until the timeout: a program may write half a line, or read
+/// nothing, and never end.
 fn converse(
     command: &mut Command,
     line: &str,
@@ -192,12 +193,12 @@ fn converse(
     let ending =
         if answer.has_line() { ending(&mut child)? } else { format!("no answer within {} s", timeout.as_secs()) };
     drop(child);
-    // What it wrote last; a process that has left its group may hold the pipe open.
+    // Reads the last output. Does not wait for the end of the pipe: a process that has left the group may hold it open.
     complaint.read();
     Ok(Reply { answer: answer.first_line(), complaint: complaint.text(), ending })
 }
 
-/// The questions on their way to a program.
+/// The questions that are still to be sent to a program.
 struct Questions<W> {
     input: Option<W>,
     left: Vec<u8>,
@@ -209,7 +210,8 @@ impl<W: Write + AsFd> Questions<W> {
         Ok(Self { input, left: text.into_bytes() })
     }
 
-    /// Writes as much as the program takes. One that ends without reading says more by what it wrote.
+    /// Writes as much as the pipe accepts. Other errors are ignored: if the program ends without reading, its output
+    /// says more.
     fn write(&mut self) {
         while let Some(input) = self.input.as_mut().filter(|_| !self.left.is_empty()) {
             match input.write(&self.left) {
@@ -223,7 +225,7 @@ impl<W: Write + AsFd> Questions<W> {
     }
 }
 
-/// What a program has written to a pipe so far.
+/// The output of a program on a pipe so far.
 struct Heard<R> {
     pipe: Option<R>,
     bytes: Vec<u8>,
@@ -239,7 +241,7 @@ impl<R: Read + AsFd + AsRawFd> Heard<R> {
         self.pipe.as_ref().map(|pipe| pipe as &dyn AsRawFd)
     }
 
-    /// Reads what is there, up to [`LONGEST`] bytes in all.
+    /// Reads the available bytes, up to [`LONGEST`] in all.
     fn read(&mut self) {
         while let Some(pipe) = &mut self.pipe {
             let mut chunk = [0; 4096];
@@ -247,13 +249,13 @@ impl<R: Read + AsFd + AsRawFd> Heard<R> {
                 Ok(count) if count > 0 && self.bytes.len() < LONGEST => self.bytes.extend(&chunk[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The end, or too much.
+                // The end of the pipe, an error, or too much output.
                 _ => self.pipe = None,
             }
         }
     }
 
-    /// Returns whether the first line is complete, or nothing will follow it.
+    /// Returns whether the first line is complete or no more output will follow.
     fn has_line(&self) -> bool {
         self.pipe.is_none() || self.bytes.contains(&b'\n')
     }
@@ -267,7 +269,7 @@ impl<R: Read + AsFd + AsRawFd> Heard<R> {
     }
 }
 
-/// Returns how a program that has answered ended, in words; it may still run.
+/// Returns a description of how a program that has answered ended; it may still be running.
 fn ending(child: &mut OwnedChild) -> std::io::Result<String> {
     for _ in 0..100 {
         if let Some(status) = child.try_wait()? {
@@ -294,13 +296,13 @@ mod tests {
         let reason = |settings: &[(&str, &str)]| phases(REGISTRY, &question(settings)).unwrap_err();
         assert!(reason(&[("n", "10"), ("colour", "green")]).contains("colour=green: `green` is not one of red, blue"));
         assert!(reason(&[("n", "10"), ("size", "3")]).contains("it has n, colour"));
-        // A parameter that only the other program has: its default is not what this side measures.
+        // A parameter that only the other program has. Its default may differ from what this side measures.
         assert!(reason(&[("n", "10")]).contains("has a parameter `colour`"));
         let unknown = Question { benchmark: "gone".to_owned(), ..question(&[]) };
         assert!(phases(REGISTRY, &unknown).unwrap_err().contains("unknown benchmark `gone`"));
     }
 
-    /// Guards against a hang: programs that are no landau read nothing, write something else, or do not end.
+    /// Guards against a hang: programs other than landau may read nothing, write something else, or never end.
     #[test]
     fn what_is_no_landau_is_heard_to_its_end() {
         let say = |script: &str| ask_script(script, "[]", TIMEOUT, &|| false).unwrap();
@@ -318,7 +320,7 @@ mod tests {
         converse(Command::new("sh").args(["-c", script]), line, timeout, interrupted)
     }
 
-    /// Guards against a hang on half a line, and on questions that nobody reads and that are longer than a pipe holds.
+    /// Guards against a hang on half a line, and on unread questions that exceed the capacity of a pipe.
     #[test]
     fn a_program_that_stops_half_way_has_not_answered() {
         let (brief, long) = (Duration::from_secs(1), "x".repeat(1 << 18));

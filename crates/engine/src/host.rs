@@ -60,7 +60,8 @@ pub fn describe(pinning: Pinning) -> Result<(Host, Probe), Error> {
     describe_in(Unit::Ns, pinning)
 }
 
-/// Describes the machine like [`describe`] where samples do not count time: in the lab, which knows the unit.
+/// Describes the machine like [`describe`], for samples in the given unit, which may not be time. For the lab, which
+/// knows the unit.
 pub fn describe_in(unit: Unit, pinning: Pinning) -> Result<(Host, Probe), Error> {
     let probes =
         if unit == Unit::Instructions { vec![probe(landau_sys::clock::Clock::Instructions)] } else { candidates() };
@@ -142,7 +143,7 @@ fn mitigations() -> BTreeMap<String, String> {
     entries.flatten().filter_map(|one| Some((one.file_name().into_string().ok()?, state(one.path())?))).collect()
 }
 
-/// Returns what other work has left on the host. Each may distort a curve.
+/// Returns the leftovers of other work on the host. Each may distort a curve.
 fn leftovers() -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     if let Some(count) = system::time_wait_count() {
@@ -166,7 +167,7 @@ fn leftovers() -> BTreeMap<String, f64> {
 /// The capability to raise hard limits.
 const CAP_SYS_RESOURCE: u64 = 1 << 24;
 
-/// Returns whether this is root, and whether root lacks the capability to raise limits, as often in a container.
+/// Returns whether this is root, and whether root lacks the capability to raise limits, as is common in a container.
 fn privilege() -> String {
     if process::effective_user() != 0 {
         return "unprivileged".to_owned();

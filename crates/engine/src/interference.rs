@@ -1,4 +1,4 @@
-//! What interferes with a pass: preemption and page faults of the worker and of the other processes that its benchmark
+//! Interference with a pass: preemption and page faults of the worker and of the other processes that its benchmark
 //! measures, and the time that the hypervisor stole from their processors.
 
 use landau_sys::process::{Usage, read_at_start, usage};
@@ -7,7 +7,7 @@ use landau_sys::watched::WatchedProcess;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-/// What interfered since the last reading.
+/// The interference since the last reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
     /// Disturbances of the worker.
@@ -61,23 +61,23 @@ impl Interference {
         }
     }
 
-    /// Whether other processes are watched.
+    /// Returns whether other processes are watched.
     pub(crate) fn has_others(&self) -> bool {
         !self.others.is_empty()
     }
 
-    /// Begins to count.
+    /// Starts all counts.
     pub(crate) fn begin(&mut self) {
         self.stolen();
         self.restart();
     }
 
-    /// Begins to count again, except the stolen time.
+    /// Restarts the counts, except that of the stolen time.
     pub(crate) fn restart(&mut self) {
         self.last = self.read();
     }
 
-    /// Returns what interfered since the last [`Self::restart`].
+    /// Returns the interference since the last [`Self::restart`].
     pub(crate) fn since_restart(&self) -> Reading {
         let now = self.read();
         let since = |now: Usage, last: Usage| Usage {

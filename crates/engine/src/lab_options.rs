@@ -1,4 +1,4 @@
-//! What only the lab asks of a run: windows of single steps and injected faults.
+//! Options of a run that only the lab uses: windows of single steps and injected faults.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,6 @@ pub struct StepWindows {
 pub enum Fault {
     /// The kernel panics at this n.
     Panic(u64),
-    /// The worker loops for ever at this n.
+    /// The worker loops forever at this n.
     Hang(u64),
 }

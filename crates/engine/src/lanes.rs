@@ -1,23 +1,24 @@
-//! The layout of the memory that a worker shares with its controller: a lane of samples for each phase, then the
-//! canary's, then the windows', then that of what was seen beside each call, and in a profiled pass one for each phase
+//! The layout of the memory that a worker shares with its controller: a lane of samples for each phase, then one for
+//! the canary, one for the windows and one for the tags of calls. A profiled pass has one more lane for each phase,
 //! with the times at which its calls began. The worker writes a window as a row of numbers and the controller reads it
-//! back; both halves of that format are here.
+//! back; both directions are implemented here.
 
 use crate::strides::Strides;
 use landau_record::schema::Direction;
 use landau_sys::shared::Lanes;
 
-/// A window is closed once it has lasted this long, or has the number of steps that [`Strides`] drew.
+/// A window is closed after this time, or after the number of steps that [`Strides`] drew.
 pub(crate) const WINDOW_NS: u64 = 10_000_000;
 
 /// Numbers in the row of a window.
 const ROW: usize = 14;
 
-/// Returns the capacity of each lane of a case, whose benchmark tags each call or not, in a profiled pass or another.
+/// Returns the capacity of each lane of a case. It depends on whether the benchmark tags its calls, and on whether the
+/// pass is profiled.
 pub(crate) fn capacities(phase_count: usize, n: u64, tags_calls: bool, is_profiled: bool) -> Vec<usize> {
     let n = n as usize;
-    // Creation and destruction, windows by count and by time; a pass that lasts longer than 200 s loses tags, not
-    // samples.
+    // Windows of creation and destruction, closed by count or by time. A pass that lasts longer than 200 s loses tags
+    // of windows, not samples.
     let windows = (2 * n + 2).min(2 * n / Strides::WINDOW_MIN as usize + 40_002);
     let mut capacities = vec![n; phase_count];
     // Where every step closes a window, the canary is timed at each.
@@ -38,12 +39,12 @@ pub(crate) fn start_lane(phase_count: usize, phase: usize) -> usize {
     phase_count + 3 + phase
 }
 
-/// What was seen beside the call of a step of the creation.
+/// The tags of the call of a step of the creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallTags {
     /// RCU softirqs that began on the processor during the call; none if they cannot be counted.
     pub rcu_softirqs: Option<u32>,
-    /// The cost of the canary beside the call.
+    /// The cost of the canary next to the call.
     pub canary: u32,
 }
 
@@ -59,7 +60,7 @@ impl CallTags {
         lanes.push(Self::lane(phase_count), softirqs << 32 | u64::from(self.canary));
     }
 
-    /// Returns the tags of up to `most` calls from the one with index `from` on.
+    /// Returns the tags of up to `most` calls, starting with the call at index `from`.
     pub(crate) fn read(lanes: &Lanes, phase_count: usize, from: usize, most: usize) -> Vec<Self> {
         let words = lanes.read(Self::lane(phase_count), from, from.saturating_add(most));
         let of = |word: u64| Self { rcu_softirqs: ((word >> 32) as u32).checked_sub(1), canary: word as u32 };
@@ -67,7 +68,7 @@ impl CallTags {
     }
 }
 
-/// What interfered in a window, as it is written to the windows' lane.
+/// The interference in a window, as written to the windows' lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowRow {
     pub(crate) direction: Direction,
@@ -81,11 +82,11 @@ pub(crate) struct WindowRow {
     pub(crate) preempted: u64,
     /// Page faults served without and with a device.
     pub(crate) faults: [u64; 2],
-    /// The processor at the window's end, where the system says.
+    /// The processor at the window's end, if the system reports it.
     pub(crate) processor: Option<u32>,
     /// Time stolen by the hypervisor, in hundredths of a second.
     pub(crate) steal_centiseconds: u64,
-    /// Windows over which it was stolen, up to and including this one.
+    /// The number of windows over which it was stolen, up to and including this one.
     pub(crate) steal_windows: u32,
     /// Involuntary context switches of the other measured processes, and their page faults.
     pub(crate) others: Option<(u64, [u64; 2])>,
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(CallTags::read(&lanes, 2, 0, 2), tags[..2]);
         let last = CallTags { rcu_softirqs: Some(u32::MAX - 1), ..tags[2] };
         assert_eq!(CallTags::read(&lanes, 2, 2, usize::MAX), [last]);
-        // Benchmarks that do not tag their calls have no room for it.
+        // Benchmarks that do not tag their calls have no room for tags.
         let (lanes, _fd) = Lanes::create(&capacities(2, 4, false, false)).unwrap();
         tags[0].push(&lanes, 2);
         assert!(CallTags::read(&lanes, 2, 0, 2).is_empty());

@@ -1,9 +1,9 @@
-//! How a run works: what a benchmark is, and how its passes are planned, run, watched and recorded.
+//! The machinery of a run: the trait of a benchmark, and how its passes are planned, run, watched and recorded.
 //!
 //! A request is resolved on this host into a [`Plan`]. Each pass of each case then runs in a fresh worker process (this
 //! program, started again), which takes the steps and stores their durations in memory that it shares with the
 //! controller. The controller writes them to the record while the worker runs ([`run`]). The engine knows no benchmark
-//! by name: it is given a registry of [`Entry`].
+//! by name: the caller passes it a registry of [`Entry`].
 //!
 //! Each file uses only those above it:
 //!
@@ -11,12 +11,12 @@
 //! |---|---|
 //! | `study`, `settings`, `stop`, `lab_options`, `observer` | vocabulary |
 //! | `lanes`, `timer` | shared memory for samples, and the timer that fills it |
-//! | `benchmark` | what a benchmark is |
+//! | `benchmark` | the trait of a benchmark |
 //! | `order`, `limit`, `drive`, `entry`, `worker` | the worker's side: orders, refusals, the life of a pass |
-//! | `request`, `size`, `plan`, `pairing`, `availability` | from what was typed to what fits on this host |
+//! | `request`, `size`, `plan`, `pairing`, `availability` | from the user's request to a plan that fits on this host |
 //! | `host`, `register`, `scratch`, `executed`, `affinity` | the machine, and what earlier runs left on it |
 //! | `worker_process`, `handshake`, `switch` | other programs: workers, what they can measure, the user's commands |
-//! | `profiler` | what watches passes from outside, and extra ones for it |
+//! | `profiler` | the interface of a profiler, and the extra passes that are made for it |
 //! | `driver`, `adaptive`, `sample_writer`, `pass`, `execution`, `run` | the controller's side |
 
 mod adaptive;

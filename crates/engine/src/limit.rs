@@ -1,4 +1,4 @@
-//! What a refused call means: which limit was met, its value, and the command that raises it.
+//! Explains a refused call: the limit that was reached, its value, and the command that raises it.
 
 use landau_record::schema::Limit;
 use landau_sys::limits::{NR_OPEN_MAX, PID_MAX_LIMIT, Resource, THREADS_MAX, UNLIMITED, get, stack_of_thread};
@@ -8,14 +8,14 @@ use landau_sys::wait::SELECT_CAPACITY;
 use landau_sys::{Error, errno_name};
 use std::io::Read;
 
-/// Returns the limit behind a refusal at step `n`; none if the refusal is an error and not a limit. `nr_open`: the
+/// Returns the limit behind a refusal at step `n`; none if the refusal is an error and not a limit. `nr_open` is the
 /// sysctl `fs.nr_open`, which a process without free descriptors cannot read.
 pub(crate) fn explain(error: Error, n: u64, nr_open: Option<u64>) -> Option<Limit> {
     let (meaning, raise) = match error.errno {
         libc::EMFILE => descriptors(nr_open),
         libc::ENFILE => sysctl("fs.file-max", "the system has the largest number of open files"),
         libc::EADDRINUSE | libc::EADDRNOTAVAIL if error.call == "bind" => ports(""),
-        // At n = 1 there is no such address.
+        // At n = 1 the error means that there is no such address.
         libc::EADDRNOTAVAIL if error.call == "connect" && n > 1 => ports(" for connections to this address"),
         libc::EAGAIN if is_process(error.call) => processes(),
         libc::EINVAL if error.call == "select" => (
@@ -56,7 +56,7 @@ pub(crate) fn explain(error: Error, n: u64, nr_open: Option<u64>) -> Option<Limi
     Some(Limit { n, call: error.call.to_owned(), errno: error.errno, error: errno_name(error.errno), meaning, raise })
 }
 
-/// What `vm.max_map_count` limits.
+/// The limit that `vm.max_map_count` sets, in words.
 const MAPPINGS: &str = "the process has the largest number of mappings";
 
 fn is_process(call: &str) -> bool {
@@ -88,7 +88,7 @@ fn sysctl(name: &str, what: &str) -> (String, String) {
     }
 }
 
-/// Returns the command that doubles a setting, as far as the kernel lets it; empty if it is at its end.
+/// Returns the command that doubles a setting, up to the kernel's maximum; empty if the setting is at the maximum.
 fn raise_sysctl(name: &str, now: u64) -> String {
     let most = match name {
         "kernel.pid_max" => PID_MAX_LIMIT,
@@ -129,7 +129,7 @@ fn is_mapping(call: &str) -> bool {
     matches!(call, "mmap" | "mprotect" | "munmap")
 }
 
-/// Returns which limit refuses memory to a call.
+/// Returns the limit because of which a call was refused memory.
 fn memory(call: &str) -> (String, String) {
     if is_mapping(call) {
         if mappings_are_exhausted() {
@@ -139,15 +139,15 @@ fn memory(call: &str) -> (String, String) {
             return found;
         }
     }
-    // A child begins with all data that its parent has.
+    // A child begins with all of its parent's data.
     let more_bytes = if is_process(call) { own_memory().map_or(0, |own| own.data_bytes) } else { 0 };
     promises(more_bytes).unwrap_or_else(|| ("the kernel is out of memory for this object".to_owned(), String::new()))
 }
 
-/// Room for what a refused call and this explanation need besides, such as a further page of the heap.
+/// An allowance for other needs of a refused call and of this explanation, such as another page of the heap.
 const SMALL_BYTES: u64 = 1 << 20;
 
-/// Returns that the limit on the address space or on data is met, if no object of so many bytes fits.
+/// Explains that the limit on the address space or on data is reached, if no object of this size fits.
 fn address_space(object_bytes: u64) -> Option<(String, String)> {
     let (name, limit) = met_memory_limit(object_bytes.saturating_add(SMALL_BYTES))?;
     let (what, flag) = if name == "RLIMIT_DATA" { ("data have", "-d") } else { ("address space has", "-v") };
@@ -155,13 +155,13 @@ fn address_space(object_bytes: u64) -> Option<(String, String)> {
     Some((format!("the process's {what} the largest size: {name} is {limit} bytes"), raise))
 }
 
-/// Returns that the kernel promises no more memory, where it promises no more than it has, if it has promised so much
-/// that an object of so many bytes does not fit.
+/// Explains that the kernel commits no more memory, if it does not overcommit and an object of this size does not fit
+/// below the commit limit.
 fn promises(object_bytes: u64) -> Option<(String, String)> {
     if setting("vm.overcommit_memory")? != "2" {
         return None;
     }
-    // The kernel keeps some memory for root, and from a process that is large itself some for others.
+    // The kernel reserves some memory for root and, if the process itself is large, some for other processes.
     let reserve =
         |name: &str| setting(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0).saturating_mul(1024);
     let of_process = own_memory().map_or(0, |own| own.space_bytes / 32);
@@ -177,20 +177,22 @@ fn promises(object_bytes: u64) -> Option<(String, String)> {
     })
 }
 
-/// Returns whether the kernel has promised so much, within the tolerance, that so many bytes more do not fit, by the
-/// text of `/proc/meminfo`.
+/// Returns whether the kernel has committed so much memory, within the tolerance, that `more_bytes` more do not fit,
+/// according to the text of `/proc/meminfo`.
 fn promised_all(meminfo: &str, more_bytes: u64) -> Option<bool> {
     let more_bytes = more_bytes.saturating_add(promise_tolerance_bytes(meminfo));
     Some(bytes_of(meminfo, "Committed_AS")?.saturating_add(more_bytes) > bytes_of(meminfo, "CommitLimit")?)
 }
 
-/// Returns by how much promised memory may have changed since a call was refused, by the text of `/proc/meminfo`: other
-/// processes give some back meanwhile, and each processor adds its part to the count later.
+/// Returns by how much the committed memory may have changed since a call was refused, in bytes, according to the text
+/// of `/proc/meminfo`. Other processes release some in the meantime, and each processor adds its part to the count
+/// later.
 fn promise_tolerance_bytes(meminfo: &str) -> u64 {
     (bytes_of(meminfo, "MemTotal").unwrap_or(0) / 256).max(4 << 20)
 }
 
-/// Returns whether this process has as many mappings as it may, within the few that a failed call removed again.
+/// Returns whether this process has reached the limit on mappings, allowing for the few that a failed call removed
+/// again.
 fn mappings_are_exhausted() -> bool {
     let most = setting("vm.max_map_count").and_then(|text| text.parse::<usize>().ok());
     most.is_some_and(|most| mapping_count() + 64 >= most)
@@ -209,8 +211,8 @@ fn mapping_count() -> usize {
     count
 }
 
-/// Returns which limit stops processes and threads: the one that is exhausted now, else mappings, else that it is
-/// unknown.
+/// Returns the limit that stops further processes and threads: the one that is exhausted now, otherwise mappings,
+/// otherwise memory, or that the limit is unknown.
 fn processes() -> (String, String) {
     const NEARLY_NONE: u64 = 32;
     match landau_sys::system::headroom().processes {
@@ -220,13 +222,13 @@ fn processes() -> (String, String) {
         _ if mappings_are_exhausted() => sysctl("vm.max_map_count", MAPPINGS),
         _ => address_space(stack_bytes())
             .or_else(|| promises(stack_bytes()))
-            // More than any limit: that which is set.
+            // With more bytes than any limit allows, this finds the limit that is set.
             .unwrap_or_else(|| (unknown(met_memory_limit(u64::MAX)), String::new())),
     }
 }
 
-/// Says that the kernel does not tell which limit stops processes and threads. A limit on the bytes of the process, if
-/// one is set, is a possible cause: a parameter may ask for larger stacks than [`stack_bytes`].
+/// Explains that the kernel does not report which limit stops processes and threads. A limit on the bytes of the
+/// process, if one is set, is a possible cause: a parameter may request larger stacks than [`stack_bytes`].
 fn unknown(limit: Option<(&str, u64)>) -> String {
     let bytes = match limit {
         Some(("RLIMIT_DATA", bytes)) => format!("the data (ulimit -d: RLIMIT_DATA is {bytes} bytes), "),
@@ -236,12 +238,12 @@ fn unknown(limit: Option<(&str, u64)>) -> String {
     format!("the kernel does not say which limit: not the number of processes, so {bytes}memory or a control group")
 }
 
-/// Returns the stack that the C library gives a thread that asks for none, in bytes.
+/// Returns the default size of a thread's stack in the C library, in bytes.
 fn stack_bytes() -> u64 {
     stack_of_thread(get(Resource::Stack).map_or(UNLIMITED, |(soft, _)| soft), page_bytes() as u64)
 }
 
-/// Returns what raises a limit on processes, by the words in which the system describes it: "NAME is VALUE".
+/// Returns how to raise a limit on processes, given the description of the limit: "NAME is VALUE".
 fn raise_processes(why: &str) -> String {
     if why.starts_with("pids.max") {
         return "raise pids.max of the control group (systemd: TasksMax=)".to_owned();
@@ -265,7 +267,7 @@ mod tests {
         let limit = explain(Error { call: "socket", errno: libc::EMFILE }, 7, Some(NR_OPEN_MAX)).unwrap();
         assert!(limit.meaning.contains("RLIMIT_NOFILE") && limit.raise.contains("ulimit -n "));
         assert_eq!((limit.n, limit.error.as_str()), (7, "EMFILE"));
-        // Guards against a command without the ceiling, which the process that met the limit cannot read any more.
+        // Guards against a command without the ceiling, which a process at the limit can no longer read.
         let limit = explain(Error { call: "socket", errno: libc::EMFILE }, 7, Some(1)).unwrap();
         assert!(limit.raise.starts_with("sysctl -w fs.nr_open="), "{}", limit.raise);
         assert_eq!(explain(Error { call: "socket", errno: libc::EAFNOSUPPORT }, 7, None), None);
@@ -278,7 +280,7 @@ mod tests {
         assert_eq!(explain(error, 1, None), None);
     }
 
-    /// Guards against a command that raises another limit than the one that was met.
+    /// Guards against a command that raises a different limit from the one that was reached.
     #[test]
     fn each_limit_on_processes_has_its_own_command() {
         let cases = [
@@ -334,7 +336,7 @@ mod tests {
         };
         assert_eq!((of(500, 0), of(500, 468)), (Some(false), Some(false)));
         assert_eq!((of(500, 469), of(0, 1)), (Some(true), Some(true)));
-        // Another process has given some back since the call was refused.
+        // Another process has released some memory since the call was refused.
         assert_eq!((of(31, 0), of(33, 0)), (Some(true), Some(false)));
         assert_eq!(promised_all("CommitLimit: 1000 kB\n", 0), None);
         let tolerance = |kilobytes: u64| promise_tolerance_bytes(&format!("MemTotal: {kilobytes} kB\n"));

@@ -30,9 +30,9 @@ pub enum Event<'a> {
     },
     /// A round of adaptive passes begins.
     AdaptiveRound {
-        /// Its number, from 0.
+        /// The number of the round, from 0.
         round: u32,
-        /// The number of its passes.
+        /// The number of passes in it.
         pass_count: usize,
         /// Curves that are not resolved.
         unresolved: usize,

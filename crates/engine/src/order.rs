@@ -1,4 +1,4 @@
-//! What controller and worker tell each other: an order, a report, and in lockstep a word at the end of each window.
+//! The messages between controller and worker: an order, a report, and in lockstep a word at the end of each window.
 
 use crate::{Facts, Fault, Host};
 use landau_record::schema::Limit;
@@ -9,16 +9,16 @@ use std::path::PathBuf;
 /// The argument that makes this program a worker. It is not for users.
 pub const ARGUMENT: &str = "__worker";
 
-/// In lockstep, the worker's word at the end of a window, and the controller's answer once it is written down.
+/// In lockstep, the worker's word at the end of a window, and the controller's answer after it has written the window.
 pub(crate) const WINDOW: &str = "window\n";
 
-/// The worker's word once it has taken all samples, before it removes what it has made.
+/// The worker's word after it has taken all samples, before it removes its objects.
 pub(crate) const CLEAN_UP: &str = "clean up\n";
 
 /// The worker's word while its set-up makes progress.
 pub(crate) const SET_UP: &str = "set up\n";
 
-/// What a worker is to do.
+/// An order to a worker: the pass to make, and how.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) benchmark: String,
@@ -32,11 +32,11 @@ pub(crate) struct Order {
     pub(crate) ns_per_tick: f64,
     pub(crate) lanes_fd: i32,
     pub(crate) processor: Option<u32>,
-    /// Whether the worker waits after each window until its controller has written it down.
+    /// Whether the worker waits after each window until its controller has written it.
     pub(crate) lockstep: bool,
     /// Whether the worker stores when each call began, for a profiler.
     pub(crate) is_profiled: bool,
-    /// Which words the worker says.
+    /// The words that the worker sends before its report.
     #[serde(flatten)]
     pub(crate) announces: Announcements,
     /// A fault to inject.
@@ -45,19 +45,19 @@ pub(crate) struct Order {
     pub(crate) step_windows_from: Option<u64>,
 }
 
-/// Which words a worker says before its last one. A worker of an earlier version says none of them, and a controller of
-/// one would take such a word for the last.
+/// The words that a worker sends before its report. A worker of an earlier version sends none of them, and a controller
+/// of an earlier version would mistake such a word for the report.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Announcements {
-    /// Whether it says [`CLEAN_UP`].
+    /// Whether it sends [`CLEAN_UP`].
     #[serde(default, rename = "announces_clean_up")]
     pub(crate) clean_up: bool,
-    /// Whether it says [`SET_UP`].
+    /// Whether it sends [`SET_UP`].
     #[serde(default, rename = "announces_set_up")]
     pub(crate) set_up: bool,
 }
 
-/// A path as a list of bytes: JSON has text only, which a path need not be.
+/// Serialises a path as a list of bytes: JSON has only text, and a path need not be valid text.
 mod path_as_bytes {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::ffi::OsString;
@@ -73,7 +73,7 @@ mod path_as_bytes {
     }
 }
 
-/// How a pass went, as the worker saw it.
+/// The outcome of a pass, as the worker saw it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Steps of the creation that succeeded.

@@ -1,10 +1,10 @@
-//! The plans of a run that measures two sides in turn: cases with the same numbers, so that each pass of one side has a
-//! counterpart.
+//! Pairs the plans of a run that measures two sides alternately. Their cases get the same numbers, so that each pass of
+//! one side has a counterpart.
 
 use crate::{Plan, Planned};
 use landau_record::schema::{Role, Skip};
 
-/// Leaves in both plans the cases that both have, and gives them the same numbers.
+/// Keeps in both plans only the cases that both have, and gives them the same numbers.
 pub fn pair(base: &mut Plan, new: &mut Plan) {
     let (of_base, of_new) = (keys(base), keys(new));
     retain(base, &of_base, &of_new, (Role::New, &new.skips.clone()));
@@ -21,7 +21,8 @@ pub fn pair(base: &mut Plan, new: &mut Plan) {
     }
 }
 
-/// What the two sides know a case by: its label, and how many cases before it have the same; their sizes differ.
+/// Identifies a case on both sides: its label, and the number of cases before it with the same label; such cases differ
+/// in size.
 type Key = (String, usize);
 
 fn keys(plan: &Plan) -> Vec<Key> {
@@ -75,14 +76,14 @@ mod tests {
         rows.into_iter().map(|(case, label, colour)| (case, &*label.leak(), &*colour.leak())).collect()
     }
 
-    /// The parameter in which the sides differ is no part of a label: both sides measure one case under one name.
+    /// The parameter in which the sides differ is not part of a label: both sides measure one case under one name.
     #[test]
     fn sides_that_differ_in_a_parameter_have_the_same_cases() {
         let mut base = plan(&[], &["fake.colour"]);
         let mut new = plan(&["fake.colour=blue"], &["fake.colour"]);
         pair(&mut base, &mut new);
         assert_eq!((cases(&base), cases(&new)), (vec![(0, "fake", "red")], vec![(0, "fake", "blue")]));
-        // The study's own case with the other colour is what the new side measures.
+        // The study's own case with the other colour is skipped: the new side measures it.
         assert_eq!(base.skips[0].label, "fake colour=blue");
         assert!(base.skips[0].reason.contains("differ in `colour`"), "{:?}", base.skips);
     }

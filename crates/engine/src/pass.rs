@@ -1,4 +1,4 @@
-//! One pass: start a worker, write what it measures to the record while it measures, and make sure that it ends.
+//! Makes one pass: starts a worker, writes its samples to the record while it measures, and makes sure that it ends.
 
 use crate::driver::{Bounds, Driver};
 use crate::order::{Announcements, Order, Report};
@@ -13,27 +13,28 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often the controller looks at the worker's samples: several times for each [`FLUSH`].
+/// The interval at which the controller looks at the worker's samples: several times for each [`FLUSH`].
 const LOOK_MS: i32 = 100;
 
-/// How often the controller looks whether a worker hangs where another processor is measured too. It writes nothing
-/// then, so a look takes a few microseconds.
+/// The interval at which the controller checks for a hanging worker if another processor is measured too. It writes
+/// nothing then, so a check takes a few microseconds.
 const RARE_LOOK_MS: i32 = 10_000;
 
 /// Lines reach the file at least this often, unless the controller sleeps until the pass ends.
 const FLUSH: Duration = Duration::from_millis(500);
 
-/// A worker that takes no sample for this long, and reports no progress of its set-up, hangs.
+/// A worker that takes no sample for this long, and reports no progress of its set-up, counts as hanging.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The same for one that has taken all its samples, and removes what it has made: files on a slow device.
+/// The corresponding time for a worker that has taken all its samples and removes its objects, such as files on a slow
+/// device.
 const CLEAN_UP: Duration = Duration::from_secs(1_800);
 
 /// How a worker ended.
 enum Verdict {
     /// It reported.
     Reported(Report),
-    /// It was ended or died: the outcome and the reason.
+    /// It was stopped or died: the outcome and the reason.
     Stopped(Outcome, Option<String>),
 }
 
@@ -97,7 +98,7 @@ impl Driver for Workers<'_> {
         writer: &mut dyn Journal,
         observer: &mut dyn Observer,
     ) -> Result<PassEnd, Error> {
-        // A limit beyond what the clock can represent is no limit.
+        // A time limit that the clock cannot represent is no limit.
         let deadline = bounds.deadline.and_then(|deadline| self.began.checked_add(deadline));
         let ends = Ends { deadline, interrupted: bounds.interrupted };
         let mut profiling = self.profiling.take();
@@ -111,7 +112,7 @@ impl Driver for Workers<'_> {
     }
 }
 
-/// What can end a pass from outside, by the clock.
+/// The conditions that end a pass from outside, with the time limit as an instant.
 struct Ends<'a> {
     deadline: Option<Instant>,
     interrupted: &'a dyn Fn() -> bool,
@@ -193,7 +194,7 @@ fn order(plan: &Plan, planned: &Planned, start: &PassStart, scratch: &Path, lane
         benchmark: planned.case.benchmark.clone(),
         settings: planned.settings.as_map().clone(),
         n: planned.case.n,
-        // Of the round and not of the pass: a resumed run repeats a round in the order that it would have had.
+        // Depends on the round, not on the pass: a resumed run repeats a round in the order that it would have had.
         seed: plan.seed ^ (u64::from(planned.case.case) << 48) ^ (u64::from(start.round) << 32),
         scratch: scratch.to_owned(),
         host: plan.host.clone(),
@@ -209,13 +210,13 @@ fn order(plan: &Plan, planned: &Planned, start: &PassStart, scratch: &Path, lane
     }
 }
 
-/// What the controller does while the worker measures.
+/// The activity of the controller while the worker measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attention {
     /// Writes samples as they come.
     Constant,
-    /// Sleeps until the pass ends, is interrupted or reaches the time limit: its processor is measured too. The samples
-    /// stay in the shared memory, which outlives the worker.
+    /// Sleeps until the pass ends, is interrupted or reaches the time limit: the controller's processor is measured
+    /// too. The samples stay in the shared memory, which outlives the worker.
     Rare,
     /// Writes samples when the worker waits for it: there is one processor.
     Lockstep,
@@ -230,7 +231,7 @@ impl Attention {
         }
     }
 
-    /// Returns how long to sleep, at most, if `left` remains until the time limit.
+    /// Returns the longest time to sleep if `left` remains until the time limit.
     fn look_ms(self, left: Option<Duration>) -> i32 {
         let look_ms = match self {
             Self::Constant => LOOK_MS,
@@ -303,13 +304,13 @@ impl Supervisor<'_> {
     }
 }
 
-/// How long a worker has shown no sign of progress: a sample, or a word about its set-up or its end.
+/// The time since a worker last showed a sign of progress: a sample, or a word about its set-up or its clean-up.
 struct Silence {
     since: Instant,
     samples: u64,
     expected: u64,
-    /// Whether the worker has said that there will be no more samples. After a limit it has fewer than expected; a
-    /// worker of an earlier version says nothing.
+    /// Whether the worker has announced that there will be no more samples. After a limit it has fewer than expected; a
+    /// worker of an earlier version announces nothing.
     has_all_samples: bool,
 }
 
@@ -318,7 +319,7 @@ impl Silence {
         Self { since: now, samples: 0, expected, has_all_samples: false }
     }
 
-    /// Ends the silence by a word of the worker.
+    /// Ends the silence because of a word from the worker.
     fn interrupt(&mut self, has_all_samples: bool, now: Instant) {
         (self.has_all_samples, self.since) = (has_all_samples, now);
     }
@@ -330,13 +331,13 @@ impl Silence {
         }
     }
 
-    /// Returns how long it may last.
+    /// Returns how long the silence may last.
     fn patience(&self) -> Duration {
         if self.has_all_samples || self.samples >= self.expected { CLEAN_UP } else { TIMEOUT }
     }
 }
 
-/// Returns why a worker must be stopped that took its last sample `silent` ago.
+/// Returns why a worker that has been silent for this long must be stopped; none if it may continue.
 fn stop(bounds: &Ends, silent: Duration, patience: Duration) -> Option<(Outcome, Option<String>)> {
     if (bounds.interrupted)() {
         return Some((Outcome::Interrupted, None));
@@ -354,7 +355,7 @@ fn stop(bounds: &Ends, silent: Duration, patience: Duration) -> Option<(Outcome,
 mod tests {
     use super::*;
 
-    /// Removing many files of a slow device took longer than a worker may be silent.
+    /// Removing many files on a slow device once took longer than a worker may be silent.
     #[test]
     fn a_worker_that_removes_its_files_is_given_time() {
         let silent = TIMEOUT + Duration::from_secs(1);
@@ -366,7 +367,7 @@ mod tests {
         assert_eq!(outcome(&|| true, CLEAN_UP), Some(Outcome::Interrupted));
     }
 
-    /// Guards against a limit, a result, that is lost because its worker removes many files.
+    /// Guards against losing a limit, which is a result, because the worker takes long to remove many files.
     #[test]
     fn a_worker_that_met_a_limit_is_given_time_too() {
         let now = Instant::now();
@@ -380,7 +381,7 @@ mod tests {
         assert_eq!(complete.patience(), CLEAN_UP);
     }
 
-    /// Guards against a set-up that is killed as a hang while it writes a file to a slow disk.
+    /// Guards against a set-up that is killed as hanging while it writes a file to a slow disk.
     #[test]
     fn a_set_up_that_makes_progress_is_not_silent() {
         let start = Instant::now();
@@ -401,7 +402,7 @@ mod tests {
         assert_eq!(Attention::of(false, true).look_ms(None), RARE_LOOK_MS);
         assert_eq!(Attention::of(false, false).look_ms(None), LOOK_MS);
         assert_eq!(Attention::of(true, true), Attention::Lockstep);
-        // The time limit is kept all the same.
+        // The time limit still applies.
         assert_eq!(Attention::Rare.look_ms(Some(Duration::from_millis(70))), 71);
         assert_eq!(Attention::Rare.look_ms(Some(Duration::MAX)), RARE_LOOK_MS);
     }

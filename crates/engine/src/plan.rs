@@ -1,5 +1,5 @@
-//! The plan of a run: what was asked for, resolved on this host into cases with their sizes, and what is skipped and
-//! why.
+//! The plan of a run: the request, resolved on this host into cases with their sizes, and the skipped cases with the
+//! reasons.
 
 use crate::request::{Chosen, Override, choose, chosen_cases, overrides};
 use crate::size::{Free, fit, worker_bytes};
@@ -12,7 +12,7 @@ use landau_sys::system::headroom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A case with what is needed to run it.
+/// A case with everything that is needed to run it.
 #[derive(Debug, Clone)]
 pub struct Planned {
     /// The case as the record holds it.
@@ -24,8 +24,8 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Returns the address space that the worker takes beside the program's own before its first step, if `n` steps are
-    /// planned, in bytes.
+    /// Returns the address space that the worker takes in addition to the program's own before its first step, if `n`
+    /// steps are planned, in bytes.
     pub fn worker_bytes(&self, n: u64) -> u64 {
         worker_bytes(&self.entry, &self.settings, n)
     }
@@ -36,9 +36,10 @@ impl Planned {
 pub struct Plan {
     /// How much is measured.
     pub study: Study,
-    /// Planned rounds: the passes of each case, but for those that have fewer ([`Plan::is_in_round`]).
+    /// The number of planned rounds, which is the number of passes of each case, except for cases with fewer
+    /// ([`Plan::is_in_round`]).
     pub pass_count: u32,
-    /// Whether the user chose that number; then every case has so many.
+    /// Whether the user chose that number; then every case has that many.
     pub is_pass_count_chosen: bool,
     /// Which passes may follow the planned ones.
     pub adaptive: Adaptive,
@@ -54,7 +55,7 @@ pub struct Plan {
     pub host: Host,
     /// The clock that times the calls.
     pub clock: Clock,
-    /// Whether worker and controller take turns, for a machine with one processor on which nothing may disturb the
+    /// Whether worker and controller run in turn, for a machine with one processor on which nothing may disturb the
     /// worker.
     pub lockstep: bool,
     /// Where each step is a window.
@@ -65,7 +66,7 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// The environment of the workers.
     pub environment: BTreeMap<String, String>,
-    /// Which side this is, if the run measures two in turn.
+    /// Which side this is, if the run measures two sides alternately.
     pub side: Option<Side>,
 }
 
@@ -148,9 +149,9 @@ impl Plan {
         Some(Path::new(&program.path))
     }
 
-    /// Returns whether a case has a pass in a planned round. A case whose passes take long may have fewer than there
-    /// are rounds, unless the user chose their number. They are spread from the first round to the last. A case by the
-    /// method of an earlier study has as many as that study had runs, from the first round on.
+    /// Returns whether a case has a pass in a planned round. A case whose passes take long may have fewer passes than
+    /// there are rounds, unless the user chose the number. These passes are spread from the first round to the last. A
+    /// case by the method of an earlier study has as many passes as that study had runs, from the first round on.
     pub fn is_in_round(&self, case: &Planned, round: u32) -> bool {
         if let Some(replay) = &case.case.replay {
             return round < replay.runs.min(self.pass_count);
@@ -164,14 +165,14 @@ impl Plan {
         }
     }
 
-    /// Returns an estimate of the record's size in bytes, by the time that a step of each benchmark usually takes.
+    /// Returns an estimate of the record's size in bytes, from the time that a step of each benchmark usually takes.
     /// Adaptive passes are expected to double it at most.
     pub fn record_bytes(&self) -> u64 {
         self.record_bytes_left(&BTreeSet::new())
     }
 
-    /// Returns by how much the record may grow, in bytes, if it holds these passes, by case and round. At least 1 MiB:
-    /// the results and the end of the record are written again.
+    /// Returns the number of bytes by which the record may still grow if it holds these passes, given by case and
+    /// round. At least 1 MiB: the results and the end of the record are written again.
     pub(crate) fn record_bytes_left(&self, finished: &BTreeSet<(u32, u32)>) -> u64 {
         let (mut planned, mut left, mut adaptive) = (0_u64, 0_u64, 0_u64);
         for one in &self.cases {
@@ -188,13 +189,13 @@ impl Plan {
     }
 }
 
-/// Returns an estimate of what a pass adds to the record, in bytes. The case may come from a record.
+/// Returns an estimate of the bytes that a pass adds to the record. The case may come from a record.
 fn bytes_of_pass(one: &Planned) -> u64 {
     one.entry.pass_bytes(&one.settings, one.case.n, one.case.phases.len())
 }
 
 /// Returns the settings of each case of a benchmark in a study, and the earlier study whose method the case repeats.
-/// The user's settings replace those of this program's cases only: the parameters of an earlier study are its own.
+/// The user's settings apply only to this program's cases: those of an earlier study keep its parameters.
 fn cases_of(
     entry: &Entry,
     study: Study,
@@ -307,7 +308,7 @@ fn case(
     Planned { case, entry: *entry, settings }
 }
 
-/// Returns the annotations that every benchmark has: the descriptor limit, and where its objects fill a cache.
+/// Returns the annotations that every benchmark has: the descriptor limit, and the n at which its objects fill a cache.
 fn general_annotations(cost: &Cost, host: &Host) -> Vec<Annotation> {
     let mut annotations = Vec::new();
     if let (Some(&limit), 1..) = (host.limits.get("RLIMIT_NOFILE"), cost.descriptors_each) {
@@ -367,7 +368,7 @@ mod tests {
         assert_eq!(full.skips[0].reason, "seven is not supported");
     }
 
-    /// Guards against cases of the study among those that the user chose, and against a size that all of them share.
+    /// Guards against cases of the study among those that the user chose, and against one size for all of them.
     #[test]
     fn chosen_cases_replace_those_of_the_study() {
         let plan = plan_of(&["fake.blue.n=50", "fake"], Study::Quick, &[]);
@@ -377,8 +378,8 @@ mod tests {
         assert_eq!(labels(&set), ["fake"]);
     }
 
-    /// A case that takes long has fewer passes, in rounds from the first to the last; a number that the user chose is
-    /// exact.
+    /// A case that takes long has fewer passes, spread from the first round to the last. A number that the user chose
+    /// is exact.
     #[test]
     fn a_long_case_is_not_in_every_round() {
         let rounds = |plan: &Plan| -> Vec<u32> {
@@ -395,7 +396,7 @@ mod tests {
         assert_eq!(rounds(&plan(Study::Full, &[])), (0..9).collect::<Vec<u32>>());
     }
 
-    /// Guards against a resumption that is refused for want of space that the record has taken already.
+    /// Guards against refusing a resumption for lack of space that the record already occupies.
     #[test]
     fn what_is_in_the_record_needs_no_space() {
         let mut plan = plan(Study::Quick, &["fake.n=100000"]);
@@ -414,8 +415,8 @@ mod tests {
         assert_eq!(plan.record_bytes(), u64::MAX);
     }
 
-    /// The cases by an earlier study's method keep its parameters and have as many passes as it had runs; those by this
-    /// program's have the planned ones, with what the user sets.
+    /// Cases by an earlier study's method keep its parameters and have as many passes as it had runs. Cases by this
+    /// program's method have the planned passes and the user's settings.
     #[test]
     fn the_study_then_has_both_methods() {
         let then = plan(Study::Then, &["fake.n=50"]);

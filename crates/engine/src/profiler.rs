@@ -1,6 +1,6 @@
-//! A profiler of the timed calls. It samples extra passes that are made between the recorded ones, because samples
-//! change what a call costs. Of the recorded passes it learns when each call began, so that it can leave out of both
-//! what another task interrupted.
+//! The interface of a profiler of the timed calls. It samples extra passes between the recorded ones, because sampling
+//! changes the cost of a call. For the recorded passes it receives the time at which each call began, so that it can
+//! exclude interruptions by other tasks from both.
 
 use crate::Error;
 use landau_record::schema::Case;
@@ -8,22 +8,22 @@ use landau_record::schema::Case;
 /// A kind of pass that a profiler watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watched {
-    /// Its samples are in the record: the profiler must not change what a call costs.
+    /// The samples of the pass are in the record, so the profiler must not change the cost of a call.
     Recorded,
-    /// It is made for the profiler.
+    /// The pass is made for the profiler only.
     Extra,
 }
 
 /// Watches workers. An error is a sentence that says what failed and what to do.
 pub trait Profiler {
-    /// Begins to watch a worker, a process with one thread that has not set up its benchmark yet.
+    /// Starts watching a worker, a process with one thread that has not set up its benchmark yet.
     fn begin(&mut self, pid: u32, pass: Watched) -> Result<(), String>;
 
-    /// Collects what was seen since the last call; called ten times a second while the worker of an extra pass runs,
+    /// Collects the data since the last call. It is called ten times a second while the worker of an extra pass runs,
     /// and at least every ten seconds in a recorded one.
     fn poll(&mut self) -> Result<(), String>;
 
-    /// Ends the watching of a pass that was complete or reached a limit. Its calls are given with their times.
+    /// Stops watching a pass that was complete or reached a limit. `calls` are its calls with their times.
     fn end(&mut self, calls: &TimedCalls<'_>) -> Result<(), String>;
 }
 
@@ -49,7 +49,7 @@ pub struct TimedCall {
     pub ns: u64,
 }
 
-/// What makes profiled passes: the profiler, and how many passes follow each recorded one.
+/// A profiler, and the number of profiled passes that follow each recorded one.
 pub struct Profiling<'a> {
     /// The profiler.
     pub profiler: &'a mut dyn Profiler,
@@ -58,7 +58,8 @@ pub struct Profiling<'a> {
 }
 
 impl<'a> Profiling<'a> {
-    /// Returns it for a shorter lifetime, which a mutable reference to a trait object does not take by itself.
+    /// Returns the same value with a shorter lifetime. The compiler does not shorten that of a mutable reference to a
+    /// trait object implicitly.
     pub(crate) fn shorter<'b>(self) -> Profiling<'b>
     where
         'a: 'b,
@@ -73,7 +74,7 @@ impl std::fmt::Debug for Profiling<'_> {
     }
 }
 
-/// Turns a profiler's reason into an error of the run.
+/// Converts a profiler's reason into an error of the run.
 pub(crate) fn failed(reason: String) -> Error {
     Error::Profiler(reason)
 }

@@ -1,8 +1,9 @@
-//! Registers: files in the user's home that tell a run about earlier ones of this user, one line for each fact.
+//! Registers: files in the user's home directory that inform a run about this user's earlier runs, one fact a line.
 //!
-//! That of scratch folders names those of runs that have not ended. A run that is killed leaves its folder behind. The
-//! next one in the same place removes it; the register is how one in another place finds it, too. Another register
-//! holds what runs have [executed](crate::Executed). Without a home there is no register, and no run fails for it.
+//! One register lists the scratch folders of runs that have not ended. A run that is killed leaves its folder behind.
+//! The next run in the same place removes it; through the register, a run in another place finds it, too. Another
+//! register lists what runs have [executed](crate::Executed). Without a home directory there is no register, and no run
+//! fails because of that.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -11,8 +12,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// The most lines that a register holds; the oldest go first. A folder that does not exist stays: its file system may
-/// be mounted again.
+/// The maximum number of lines in a register; the oldest are dropped first. The line of a folder that does not exist
+/// stays: its file system may be mounted again.
 const MOST: usize = 64;
 
 /// A register of a user.
@@ -20,14 +21,15 @@ const MOST: usize = 64;
 pub(crate) struct Register(PathBuf);
 
 impl Register {
-    /// Returns one of this user's: a file in the folder `landau` in `$XDG_STATE_HOME`, else in `~/.local/state`.
+    /// Returns a register of this user: a file in the folder `landau` in `$XDG_STATE_HOME`, otherwise in
+    /// `~/.local/state`.
     pub(crate) fn of_user(name: &str) -> Option<Self> {
         let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
         Some(Self(state.join("landau").join(name)))
     }
 
-    /// Adds a line, or makes it the youngest.
+    /// Adds a line, or makes an existing line the newest.
     pub(crate) fn add(&self, line: impl AsRef<OsStr>) -> std::io::Result<()> {
         self.change(|lines| {
             lines.retain(|other| other != line.as_ref());
@@ -41,7 +43,7 @@ impl Register {
         self.change(|lines| lines.retain(|other| other != line.as_ref()))
     }
 
-    /// Returns the lines while no other run changes them; none if they cannot be read.
+    /// Returns the lines, locked against changes by other runs; none if they cannot be read.
     pub(crate) fn lines(&self) -> Vec<OsString> {
         let read = || {
             let mut file = File::open(&self.0)?;
@@ -53,8 +55,8 @@ impl Register {
         read().unwrap_or_default()
     }
 
-    /// Changes the lines while no other run does. A new file replaces the old one: a run that is killed meanwhile, or a
-    /// full device, leaves the old lines.
+    /// Changes the lines, locked against other runs. A new file replaces the old one, so the old lines survive if the
+    /// run is killed in between or the device is full.
     fn change(&self, change: impl FnOnce(&mut Vec<OsString>)) -> std::io::Result<()> {
         if let Some(parent) = self.0.parent() {
             fs::create_dir_all(parent)?;
@@ -65,10 +67,10 @@ impl Register {
         let mut lines = parse(&bytes);
         change(&mut lines);
         let text: Vec<u8> = lines.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
-        // The lock permits one writer at a time, so what is there was left by one that was killed.
+        // The lock permits one writer at a time, so an existing file was left by a writer that was killed.
         let new = self.0.with_extension("new");
         let _ = fs::remove_file(&new);
-        // Commands and environments are nobody else's business.
+        // Other users must not read commands and environments.
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
         let replaced = file.write_all(&text).and_then(|()| fs::rename(&new, &self.0));
         if replaced.is_err() {
@@ -77,7 +79,8 @@ impl Register {
         replaced
     }
 
-    /// Opens and locks the file. Another run may replace it between the two; the lock is then that of the old one.
+    /// Opens and locks the file. Another run may replace the file between the two; the lock is then that of the old
+    /// file, and both are repeated.
     fn locked(&self) -> std::io::Result<File> {
         loop {
             let mut options = File::options();
@@ -92,8 +95,8 @@ impl Register {
     }
 }
 
-/// Splits the file into lines. No folder of Landau has a line break in its own name, and one whose parent has is not
-/// found again.
+/// Splits the file into lines. No folder of Landau has a line break in its own name; a folder whose parent has one is
+/// not found again.
 fn parse(bytes: &[u8]) -> Vec<OsString> {
     let lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| OsString::from_vec(line.to_vec())).collect()
@@ -104,7 +107,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// Guards against a register that is empty for a moment, in which the run may be killed or the device be full.
+    /// Guards against a register that is empty for a moment: the run may be killed in that moment, or the device may be
+    /// full.
     #[test]
     fn the_old_lines_stay_until_the_new_ones_are_written() {
         let room = tempfile::tempdir().unwrap();
@@ -120,7 +124,7 @@ mod tests {
         register.add("/mnt/3").unwrap_err();
         assert_eq!(register.lines(), ["/mnt/1", "/mnt/2"]);
         fs::remove_dir(room.path().join("scratch.new")).unwrap();
-        // One that a killed run has left is no obstacle, and its mode is not kept.
+        // A file that a killed run has left is no obstacle, and its mode is not kept.
         fs::write(room.path().join("scratch.new"), "/mnt/").unwrap();
         register.add("/mnt/4").unwrap();
         assert_eq!(register.lines(), ["/mnt/1", "/mnt/2", "/mnt/4"]);
@@ -128,7 +132,7 @@ mod tests {
         assert_eq!(fs::metadata(&register.0).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
-    /// Guards against a run that waits for the lock of the file that another one replaces.
+    /// Guards against lost lines when a run waits for the lock of a file that another run replaces.
     #[test]
     fn no_line_of_runs_that_change_it_at_once_is_lost() {
         let room = tempfile::tempdir().unwrap();

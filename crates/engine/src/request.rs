@@ -1,17 +1,17 @@
-//! What the user asked for, and whether its names and values exist.
+//! The user's request, and checks that its names and values exist.
 
 use crate::entry::nearest;
 use crate::{Entry, Error, Kind, Parameter, Study};
 use landau_record::former;
 use landau_record::schema::Adaptive;
 
-/// What the user asked for, as typed.
+/// The user's request, as typed.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Names of benchmarks; empty means those of `cases`, or all if that is empty too.
     pub names: Vec<String>,
     /// `benchmark` or `benchmark.setting.setting…`: these cases of a benchmark instead of those of the study, in the
-    /// order given. A setting is written as [`word`] reads it.
+    /// order given. A setting has the form that [`word`] accepts.
     pub cases: Vec<String>,
     /// How much is measured.
     pub study: Study,
@@ -38,14 +38,14 @@ pub(crate) struct Override<'a> {
     pub(crate) value: &'a str,
 }
 
-/// A case that was asked for instead of those of the study.
+/// A case that was requested instead of those of the study.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen<'a> {
     pub(crate) benchmark: &'a str,
     pub(crate) settings: Vec<(&'static str, &'a str)>,
 }
 
-/// What a word about a benchmark names.
+/// A phase or a setting, as a word about a benchmark names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word<'a> {
     /// A phase.
@@ -59,8 +59,8 @@ pub enum Word<'a> {
     },
 }
 
-/// Returns what a word about a benchmark names: a phase, `PARAMETER=VALUE`, or one of the words or a port range that
-/// exactly one parameter accepts. A number alone names nothing: it could be meant for n.
+/// Resolves a word about a benchmark. The word is a phase, `PARAMETER=VALUE`, or a value that exactly one parameter
+/// accepts: one of its words or a port range. A number alone names nothing: it could be meant for n.
 pub fn word<'a>(registry: &[Entry], benchmark: &str, text: &'a str) -> Result<Word<'a>, Error> {
     let entry = Entry::find(registry, benchmark)?;
     if let Some(phase) = entry.phases.iter().find(|one| one.name == text) {
@@ -90,7 +90,7 @@ pub fn word<'a>(registry: &[Entry], benchmark: &str, text: &'a str) -> Result<Wo
     }
 }
 
-/// What a benchmark has instead of a word that it lacks.
+/// Returns an error message with the words that a benchmark has instead of the unknown one.
 fn unknown_word(entry: &Entry, text: &str) -> String {
     let phases = entry.phases.iter().map(|one| one.name);
     let values = entry.parameters.iter().flat_map(|one| match one.kind {
@@ -107,7 +107,7 @@ fn unknown_word(entry: &Entry, text: &str) -> String {
     )
 }
 
-/// Checks that every benchmark and setting exists, and that each setting is of a benchmark that will run.
+/// Checks that every benchmark and setting exists, and that each setting belongs to a benchmark that will run.
 pub fn check_names(registry: &[Entry], names: &[String], settings: &[String]) -> Result<(), Error> {
     let chosen = choose(registry, names)?;
     overrides(registry, &chosen, settings).map(drop)
@@ -129,7 +129,7 @@ pub fn check_phase(registry: &[Entry], benchmark: &str, phase: &str) -> Result<(
     })
 }
 
-/// Parses the cases that were asked for.
+/// Parses the requested cases.
 pub(crate) fn chosen_cases<'a>(registry: &[Entry], cases: &'a [String]) -> Result<Vec<Chosen<'a>>, Error> {
     cases.iter().map(|text| chosen_case(registry, text)).collect()
 }
@@ -151,7 +151,7 @@ fn chosen_case<'a>(registry: &[Entry], text: &'a str) -> Result<Chosen<'a>, Erro
     Ok(Chosen { benchmark, settings })
 }
 
-/// Returns the benchmarks that were asked for, in the registry's order; all of them if none was named.
+/// Returns the requested benchmarks, in the registry's order; all of them if none was named.
 pub(crate) fn choose<'a>(registry: &'a [Entry], names: &[String]) -> Result<Vec<&'a Entry>, Error> {
     for name in names {
         Entry::find(registry, name)?;
@@ -159,7 +159,8 @@ pub(crate) fn choose<'a>(registry: &'a [Entry], names: &[String]) -> Result<Vec<
     Ok(registry.iter().filter(|entry| names.is_empty() || names.iter().any(|name| name == entry.name)).collect())
 }
 
-/// Parses the settings. Fails on one that does not exist, has a wrong value, or is of a benchmark that was not chosen.
+/// Parses the settings. Fails if a setting does not exist, has a wrong value, or belongs to a benchmark that was not
+/// chosen.
 pub(crate) fn overrides<'a>(
     registry: &[Entry],
     chosen: &[&Entry],
@@ -249,7 +250,7 @@ mod tests {
         assert!(phase.contains("the phase `events` of `event_loop` is now `dispatch`"), "{phase}");
     }
 
-    /// Guards against a value that is silently taken for that of another setting.
+    /// Guards against silently assigning a value to another setting.
     #[test]
     fn a_word_is_a_phase_or_a_value_of_exactly_one_parameter() {
         let of = |text| word(REGISTRY, "event_loop", text);
@@ -281,7 +282,7 @@ mod tests {
         assert!(error("evnt_loop").contains("did you mean `event_loop`?"));
     }
 
-    /// Such a setting would have no effect, and the user would believe that it had.
+    /// The setting would have no effect, and the user would not notice.
     #[test]
     fn a_setting_of_a_benchmark_that_does_not_run_is_an_error() {
         let message = error(&["event_loop"], &["fake.n=3"]);

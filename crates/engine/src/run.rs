@@ -14,7 +14,7 @@ use landau_sys::system;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What a run needs besides its plans.
+/// Everything that a run needs in addition to its plans.
 pub struct Session<'a> {
     /// The command line, for the record.
     pub command: &'a [String],
@@ -24,7 +24,7 @@ pub struct Session<'a> {
     pub observer: &'a mut dyn Observer,
     /// Returns whether the user wants the run to end.
     pub interrupted: &'a dyn Fn() -> bool,
-    /// Switches the host over for the passes of the new side.
+    /// Switches the host for the passes of the new side.
     pub switch: Option<&'a mut dyn HostSwitch>,
     /// Profiles passes of the first side, between the recorded ones.
     pub profiling: Option<Profiling<'a>>,
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Session<'_> {
     }
 }
 
-/// Where the passes of a side are recorded, and what judges them.
+/// The record of the passes of a side, and the assessor that judges them.
 pub struct Output<'a> {
     /// The record.
     pub writer: &'a mut dyn Journal,
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Output<'_> {
     }
 }
 
-/// Measures everything in a plan, or in the plans of two sides in turn, and writes a record of each, but not the
+/// Measures everything in a plan, or in the plans of two sides alternately, and writes a record of each, without the
 /// results and the last line. The caller appends the results, then the returned [`End`].
 ///
 /// Two plans must have been paired with [`crate::pair`].
@@ -63,7 +63,7 @@ pub fn run(mut sides: Vec<(&Plan, Output<'_>)>, session: Session<'_>) -> Result<
     execute(sides, session, &[])
 }
 
-/// Makes the passes of the sides, but for those in their records.
+/// Makes the passes of the sides, except those in their records.
 fn execute(sides: Vec<(&Plan, Output<'_>)>, session: Session<'_>, records: &[&Record]) -> Result<End, Error> {
     let Session { scratch, observer, interrupted, mut switch, mut profiling, .. } = session;
     let workers =
@@ -85,7 +85,7 @@ fn execute(sides: Vec<(&Plan, Output<'_>)>, session: Session<'_>, records: &[&Re
     }
 }
 
-/// Writes the lines of a record that precede its first pass; `folder` is the one whose file system is measured.
+/// Writes the lines of a record that precede its first pass; `folder` is the folder whose file system is measured.
 pub(crate) fn write_plan(
     plan: &Plan,
     command: &[String],
@@ -125,7 +125,7 @@ pub(crate) fn write_plan(
     Ok(writer.sync()?)
 }
 
-/// What a resumption changes in a run's plan.
+/// The changes that a resumption makes to a run's plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Changes {
     /// The planned passes of each case; none to keep their number.
@@ -137,7 +137,7 @@ pub struct Changes {
 }
 
 /// Continues a run: measures the passes that its record lacks, or those that the records of its sides lack, and those
-/// that `changes` asks for.
+/// that `changes` adds.
 pub fn resume(
     sides: Vec<(&Record, Output<'_>)>,
     registry: &[Entry],
@@ -169,7 +169,7 @@ pub fn resume(
             pass_count: changes.pass_count,
             adaptive: changes.adaptive,
         }))?;
-        // The host of the new side is that of the base, switched over.
+        // The host of the new side is that of the base after the switch.
         for difference in differences(&records[0].host, &host) {
             writer
                 .append(&Line::Note(Note { text: format!("the host changed before the resumption: {difference}") }))?;
@@ -179,7 +179,7 @@ pub fn resume(
     execute(plans.iter().zip(outputs).collect(), session, &records)
 }
 
-/// Checks that the program of a side still measures what it did.
+/// Checks that the program of a side still measures what it did when the record was made.
 fn check_program(plan: &Plan, record: &Record, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
     if plan.program_path().is_none() {
         return Ok(());
@@ -200,7 +200,7 @@ fn check_program(plan: &Plan, record: &Record, interrupted: &dyn Fn() -> bool) -
     Ok(())
 }
 
-/// How often the clocks are measured until the record's is among those that can be used.
+/// The maximum number of times the clocks are measured until the record's clock is among those that can be used.
 const MEASURED_CLOCKS: u32 = 20;
 
 /// Returns the plan of a record's run, for a program that may use these processors.
@@ -240,7 +240,7 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host, processors: &[u32])
         )));
     }
     // The clock is the record's; its rate is measured again, because it may differ from boot to boot. An interruption
-    // makes the rate of the counter look inconstant.
+    // during the measurement makes the counter's rate look unstable.
     let name = &record.host.clock.name;
     let measured = || landau_sys::clock::candidates().into_iter().find(|one| one.clock.name() == *name);
     let clock = (0..MEASURED_CLOCKS).find_map(|_| measured());
@@ -267,7 +267,7 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host, processors: &[u32])
 }
 
 /// Returns how the phases of a case differ from those that this program times. Controller and worker lay out the shared
-/// memory by the number of phases, and a chunk of samples continues those of the same name.
+/// memory by the number of phases, and a chunk of samples continues the samples of the phase with the same name.
 fn other_phases(entry: &Entry, settings: &Settings, case: &Case) -> Option<String> {
     let own: Vec<(&str, Direction)> =
         (entry.phases_of)(settings).iter().map(|phase| (phase.name, phase.direction)).collect();
@@ -282,7 +282,7 @@ fn other_phases(entry: &Entry, settings: &Settings, case: &Case) -> Option<Strin
     (own != held).then(|| format!("this landau times {} there, the record has {}", words(&own), words(&held)))
 }
 
-/// Returns what has changed on the host since the run began. Each may distort a curve, so each becomes a note.
+/// Returns what has changed on the host since the run began. Each change may distort a curve, so each becomes a note.
 fn differences(then: &Host, now: &Host) -> Vec<String> {
     let facts = |host: &Host| {
         let mut facts = BTreeMap::from([
@@ -302,13 +302,13 @@ fn differences(then: &Host, now: &Host) -> Vec<String> {
     facts(then).into_iter().filter_map(changed).collect()
 }
 
-/// Checks that the records of the plans, in the folder of `path`, can grow to their end, before anything is measured.
+/// Checks, before anything is measured, that the folder of `path` has space for the complete records of the plans.
 pub fn check_space(plans: &[Plan], path: &Path) -> Result<(), Error> {
     let needed = plans.iter().map(Plan::record_bytes).fold(0, u64::saturating_add);
     check_free(needed, path, "choose another place with --output")
 }
 
-/// Checks that the folder of `path` has so many bytes for records; `other` is what to do instead of freeing some.
+/// Checks that the folder of `path` has the needed bytes for records; `other` is the alternative to freeing space.
 fn check_free(needed: u64, path: &Path, other: &'static str) -> Result<(), Error> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match scratch::free_bytes(folder) {
@@ -329,7 +329,7 @@ mod tests {
     use crate::{Request, Study};
     use landau_sys::clock::Clock;
 
-    /// A record of a run of `fake`.
+    /// Returns a record of a run of `fake`.
     fn record() -> Record {
         let request = Request {
             names: vec!["fake".to_owned()],
@@ -349,7 +349,8 @@ mod tests {
         Record { header, host, cases: plan.cases.into_iter().map(|one| one.case).collect(), ..Record::default() }
     }
 
-    /// Guards against passes with a server on the client's processor, or by another clock, among those of the record.
+    /// Guards against adding passes to a record that were made with a server on the client's processor, or by another
+    /// clock.
     #[test]
     fn a_record_of_another_processor_or_clock_cannot_be_resumed() {
         let reason = |change: fn(&mut Host)| {
@@ -364,7 +365,8 @@ mod tests {
         assert!(clock.contains("its clock, cntr, cannot be used now"), "{clock}");
     }
 
-    /// Guards against a worker that writes beyond the shared memory, or samples of one phase as those of another.
+    /// Guards against a worker that writes beyond the shared memory, or stores samples of one phase as those of
+    /// another.
     #[test]
     fn a_record_with_other_phases_cannot_be_resumed() {
         let held = record();

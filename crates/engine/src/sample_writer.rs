@@ -13,7 +13,7 @@ pub(crate) struct SampleWriter<'a> {
     phases: &'a [Phase],
     pass: u32,
     unit: Unit,
-    /// Samples of each phase that are written.
+    /// The number of samples of each phase that have been written.
     written: Vec<usize>,
     windows_written: usize,
     canary_written: usize,
@@ -87,7 +87,7 @@ impl<'a> SampleWriter<'a> {
         Ok(())
     }
 
-    /// Returns what was seen beside the calls of the next window, if they are tagged.
+    /// Returns the tags of the calls of the next window, if calls are tagged.
     fn call_tags(&mut self, direction: Direction, count: usize) -> Option<schema::CallTags> {
         if direction == Direction::Down {
             return None;
@@ -100,7 +100,7 @@ impl<'a> SampleWriter<'a> {
         })
     }
 
-    /// Writes the samples behind the last closed window: those of a refused step or of a worker that died.
+    /// Writes the samples after the last closed window: those of a refused step or of a worker that died.
     pub(crate) fn write_rest(&mut self, writer: &mut dyn Journal) -> Result<(), Error> {
         self.write_samples(writer, Direction::Up, usize::MAX)?;
         self.write_samples(writer, Direction::Down, usize::MAX)

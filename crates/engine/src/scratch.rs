@@ -16,10 +16,10 @@ use std::time::Duration;
 /// The beginning of every folder's name; the process identifier and the time follow.
 const PREFIX: &str = "landau-scratch-";
 
-/// The file that the run holds a lock on. The kernel releases the lock when the process ends, however it ends.
+/// The file on which the run holds a lock. The kernel releases the lock when the process ends, however it ends.
 const LOCK: &str = "lock";
 
-/// Attempts to create a folder. More than one is needed only where another run starts at the same moment.
+/// Attempts to create a folder. More than one is needed only if another run starts at the same moment.
 const ATTEMPTS: usize = 100;
 
 /// A folder without a lock file belongs to a run that is about to create it, unless the folder is older than this.
@@ -36,8 +36,9 @@ pub struct Scratch {
 impl Scratch {
     /// Creates the folder inside `parent`, and removes the folders of runs that were killed.
     ///
-    /// Between the creation of the lock file and the lock, another run may take this folder for one of those. It holds
-    /// the lock while it removes the folder, so afterwards the file is gone, and another folder is created.
+    /// Between the creation of the lock file and the lock, another run may mistake this folder for that of a killed
+    /// run. The other run holds the lock while it removes the folder, so afterwards the file is gone, and this run
+    /// creates another folder.
     pub fn create(parent: &Path) -> Result<Self, Error> {
         remove_abandoned(parent);
         let refused = |source| Error::Scratch { path: parent.to_owned(), source };
@@ -55,16 +56,16 @@ impl Scratch {
         Err(refused(std::io::Error::other("other runs keep removing it")))
     }
 
-    /// Creates the folder like [`Scratch::create`], and enters it in the user's register, so that a run in another
-    /// place finds it if this one is killed.
+    /// Creates the folder like [`Scratch::create`], and adds it to the user's register, so that a run in another place
+    /// finds it if this one is killed.
     pub fn create_registered(parent: &Path) -> Result<Self, Error> {
         let mut scratch = Self::create(parent)?;
-        // Only the register is missing where it cannot be written.
+        // If the register cannot be written, only the registration is missing.
         scratch.register = register().filter(|register| register.add(&scratch.path).is_ok());
         Ok(scratch)
     }
 
-    /// Returns the folders in the user's register that runs have left behind anywhere when they were killed.
+    /// Returns the folders in the user's register, in any place, that killed runs have left behind.
     pub fn abandoned() -> Vec<PathBuf> {
         registered().into_iter().filter(|folder| is_own_folder(folder) && is_abandoned(folder)).collect()
     }
@@ -88,11 +89,11 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The next run names the command that restores the host.
+        // The folder stays with its marker, so that the next run can name the command that restores the host.
         if is_switched(&self.path) {
             return;
         }
-        // The next run removes what cannot be removed now. If its file system is gone, it may come back.
+        // A folder that cannot be removed now is left to the next run. If its file system is gone, it may come back.
         let removed = std::fs::remove_dir_all(&self.path);
         if let (Ok(()), Some(register)) = (removed, &self.register) {
             let _ = register.remove(&self.path);
@@ -100,7 +101,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Creates and locks the lock file of a new folder; none if another run has removed it meanwhile.
+/// Creates and locks the lock file of a new folder; none if another run has removed the folder in the meantime.
 fn lock_new(folder: &Path) -> std::io::Result<Option<File>> {
     let path = folder.join(LOCK);
     let lock = match File::create(&path) {
@@ -120,7 +121,7 @@ fn lock_new(folder: &Path) -> std::io::Result<Option<File>> {
     Ok(is_there.then_some(lock))
 }
 
-/// Returns whether a lock was refused because the file system has none.
+/// Returns whether a lock was refused because the file system does not support locks.
 fn has_no_locks(error: &std::io::Error) -> bool {
     error.kind() == ErrorKind::Unsupported
         || matches!(error.raw_os_error(), Some(libc::ENOLCK | libc::EINVAL | libc::EOPNOTSUPP))
@@ -158,19 +159,19 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-/// Returns whether a path is a folder, and no link to one, in which nobody but this user can have written. Others may
-/// create what they like in a shared place such as /tmp.
+/// Returns whether a path is a folder, not a link, in which only this user can have written. Other users may create
+/// anything in a shared place such as /tmp.
 fn is_own_folder(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && is_own(&meta))
 }
 
-/// Returns whether only the effective user can write to what `meta` describes.
+/// Returns whether only the effective user can write to the file or folder that `meta` describes.
 pub(crate) fn is_own(meta: &Metadata) -> bool {
     meta.uid() == landau_sys::process::effective_user() && meta.mode() & 0o022 == 0
 }
 
-/// Locks the folder of a run that has ended; none if it has not. An old folder without a lock file gets one: if its run
-/// was only stopped, that waits for the lock too.
+/// Locks the folder of a run that has ended; none if the run has not ended. An old folder without a lock file gets one:
+/// if its run was only suspended, that run waits for the lock too.
 fn lock_abandoned(folder: &Path) -> Option<File> {
     let path = folder.join(LOCK);
     let opened = match File::open(&path) {
@@ -188,7 +189,7 @@ fn is_abandoned(folder: &Path) -> bool {
     }
 }
 
-/// Returns whether a run had time enough to create the lock file of a folder.
+/// Returns whether a run had enough time to create the lock file of a folder.
 fn is_old(folder: &Path) -> bool {
     let age = std::fs::metadata(folder).and_then(|meta| meta.modified()).map(|made| made.elapsed());
     matches!(age, Ok(Ok(age)) if age > UNLOCKED)
@@ -224,7 +225,8 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Guards against a run that removes the folder of one that starts at the same moment, or keeps it from its lock.
+    /// Guards against a run that removes the folder of another run that starts at the same moment, or prevents it from
+    /// taking its lock.
     #[test]
     fn runs_that_start_at_once_keep_their_folders() {
         let parent = tempfile::tempdir().unwrap();
@@ -244,7 +246,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 
-    /// A run that was killed before it created its lock file.
+    /// The old folder belongs to a run that was killed before it created its lock file.
     #[test]
     fn an_old_folder_without_a_lock_is_removed_and_a_new_one_is_kept() {
         let parent = tempfile::tempdir().unwrap();
@@ -261,7 +263,7 @@ mod tests {
         assert!(lock_new(&new).unwrap().is_none());
     }
 
-    /// Guards against commands of other users: a marker is a command that a later run executes.
+    /// Guards against commands of other users: a marker contains a command that a later run executes.
     #[test]
     fn markers_that_another_user_may_have_written_are_ignored() {
         use std::os::unix::fs::{PermissionsExt, chown, symlink};

@@ -46,7 +46,7 @@ pub struct Parameter {
     pub kind: Kind,
     /// Its value in the smoke study: small enough for a test.
     pub smoke: &'static str,
-    /// Its value in the quick study, and in the study `then` where that names no other.
+    /// Its value in the quick study, and in the study `then` unless that study sets another.
     pub quick: &'static str,
     /// Its value in the full study.
     pub full: &'static str,
@@ -109,7 +109,7 @@ impl Parameter {
     }
 }
 
-/// Returns whether it is a URL without TLS, with a host and a path.
+/// Returns whether the text is a URL without TLS, with a host and a path.
 fn is_url(text: &str) -> bool {
     let rest = text.strip_prefix("http://").and_then(|rest| rest.split_once('/'));
     rest.is_some_and(|(host, path)| !host.is_empty() && !format!("{host}{path}").contains(char::is_whitespace))
@@ -156,8 +156,8 @@ impl Settings {
     ///
     /// # Panics
     ///
-    /// If the parameter does not exist or is no integer. Values are validated when they are set, so the benchmark reads
-    /// the wrong parameter, or a size without [`Settings::bytes`].
+    /// Panics if the parameter does not exist or is not an integer. Values are validated when they are set, so the
+    /// benchmark reads the wrong parameter, or reads a size without [`Settings::bytes`].
     pub fn count(&self, name: &str) -> u64 {
         match self.text(name) {
             "auto" => 0,
@@ -169,7 +169,7 @@ impl Settings {
     ///
     /// # Panics
     ///
-    /// If the parameter does not exist or is no size, as for [`Settings::count`].
+    /// Panics if the parameter does not exist or is not a size, like [`Settings::count`].
     pub fn bytes(&self, name: &str) -> u64 {
         let text = self.text(name);
         landau_units::size(text).unwrap_or_else(|_| panic!("{}", wrong_kind(name, text, "a size")))
@@ -186,7 +186,7 @@ impl Settings {
     }
 }
 
-/// Says which parameter a benchmark reads as what it is not.
+/// Returns the message for a parameter that a benchmark reads as the wrong kind.
 fn wrong_kind(name: &str, value: &str, kind: &str) -> String {
     format!("the benchmark reads its parameter `{name}` as {kind}, but the value is `{value}`")
 }

@@ -5,7 +5,7 @@ use landau_record::schema::Reduced;
 use landau_sys::shared::Lanes;
 use landau_sys::system::Headroom;
 
-/// A smaller n than this shows nothing; the case is skipped instead.
+/// The smallest n that is measured: fewer steps show nothing, so the case is skipped instead.
 const SMALLEST: u64 = 16;
 
 /// The resources that are free on this host.
@@ -16,7 +16,7 @@ pub(crate) struct Free {
     pub(crate) scratch_bytes: Option<u64>,
 }
 
-/// Returns the number of steps that fits, and what was requested if that was more. The error says why none fits.
+/// Returns the number of steps that fits, and the requested number if that was larger. The error says why none fits.
 pub(crate) fn fit(
     entry: &Entry,
     settings: &Settings,
@@ -62,7 +62,7 @@ pub(crate) fn worker_bytes(entry: &Entry, settings: &Settings, n: u64) -> u64 {
     lanes_bytes(entry, settings, n).saturating_add(own.saturating_mul(n))
 }
 
-/// Returns the largest n that each resource of the host allows, and why. The lanes of the samples have `lanes_bytes`.
+/// Returns the largest n that each resource of the host allows, and why. The lanes of the samples take `lanes_bytes`.
 fn bounds(lanes_bytes: u64, cost: &Cost, requested: u64, headroom: &Headroom) -> Vec<(u64, String)> {
     let mut found = Vec::new();
     if let Some(free) = headroom.memory_bytes {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::fake::REGISTRY;
 
-    /// The host always keeps a part of what it has: here a tenth of its processes.
+    /// The host always keeps a part of each resource: here a tenth of its processes.
     #[test]
     fn the_tightest_resource_bounds_the_size() {
         let headroom =

@@ -1,7 +1,7 @@
-//! How many steps lie between two readings of the canary, and in a window.
+//! The number of steps between two readings of the canary, and in a window.
 //!
 //! Both disturb the call that follows. At fixed distances they would do so at the same n in every pass, and the
-//! instrument would show as a period of the kernel. So the distances are drawn for each pass, from its seed.
+//! instrument would look like a period of the kernel. So the distances are drawn for each pass, from its seed.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -10,11 +10,11 @@ use std::ops::RangeInclusive;
 
 /// Steps from one reading of the canary to the next: 32 on average.
 const CANARY: RangeInclusive<u32> = 16..=48;
-/// Most steps of a window: as many may be missing from the record of a machine that stopped.
+/// The maximum number of steps of a window: as many may be missing from the record of a machine that stopped.
 pub const WINDOW_MAX: u32 = 640;
 /// Steps of a window: 512 on average.
 const WINDOW: RangeInclusive<u32> = 384..=WINDOW_MAX;
-/// The first reading of the canary is after this number of steps at most, so that a short pass has one.
+/// The first reading of the canary comes after at most this number of steps, so that a short pass has one.
 const FIRST: u32 = 4;
 
 /// The distances of one pass.
@@ -25,18 +25,19 @@ pub(crate) struct Strides {
 }
 
 impl Strides {
-    /// Fewest steps of a window that is closed by their number.
+    /// The minimum number of steps of a window that is closed because of their number.
     pub(crate) const WINDOW_MIN: u32 = *WINDOW.start();
 
     pub(crate) fn new(seed: u64) -> Self {
-        // Not the stream from which the benchmark draws.
+        // A different stream from the one that the benchmark draws from.
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(1);
         let canary_left = random.random_range(1..=FIRST);
         Self { random, canary_left }
     }
 
-    /// Draws the number of steps of the next window. If the last one had no reading of the canary, its next step has.
+    /// Draws the number of steps of the next window. If the last window had no reading of the canary, the first step of
+    /// the next one has.
     pub(crate) fn window(&mut self, had_canary: bool) -> u32 {
         if !had_canary {
             self.canary_left = 1;
@@ -80,7 +81,7 @@ mod tests {
         assert!(windows(1) != windows(2) && windows(1).iter().all(|count| *count >= Strides::WINDOW_MIN));
     }
 
-    /// Guards against slow steps, of which a window holds few, having no canary.
+    /// Guards against slow steps without a canary: a window holds only a few of them.
     #[test]
     fn a_window_without_a_canary_is_followed_by_one() {
         let mut strides = Strides::new(1);

@@ -1,6 +1,6 @@
-//! Switches the host over for the passes of the new side, by a command of the user, and back.
+//! Switches the host for the passes of the new side, and back, by commands of the user.
 //!
-//! A marker in the scratch folder says while the host is switched. If the run is killed the marker stays with the
+//! While the host is switched, the scratch folder contains a marker. If the run is killed, the marker stays with the
 //! folder, and the next run names the command that restores the host.
 
 use crate::scratch::is_own;
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 /// A command that has not ended after this time is killed.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How often a running command is looked at, between two passes.
+/// The interval at which a running command is polled, between two passes.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The marker's name in the scratch folder, that of an unfinished one, and that of the file for what a command says.
+/// The names of files in the scratch folder: the marker, an unfinished marker, and the standard error of a command.
 const MARKER: &str = "switched";
 const MARKER_TORN: &str = "switched.torn";
 const COMPLAINT: &str = "switch-stderr";
@@ -30,19 +30,19 @@ const COMPLAINT: &str = "switch-stderr";
 /// The option with the command that restores the host.
 const RESTORE: &str = "--restore";
 
-/// Opens no link, and does not wait for the other end of a named pipe.
+/// The flags for opening a file without following a link or waiting for the other end of a named pipe.
 const GUARD: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
-/// What changes the host for the passes of the new side, and back.
+/// Changes the host for the passes of the new side, and back.
 pub trait HostSwitch: std::fmt::Debug {
-    /// Switches the host over, unless it is.
+    /// Switches the host, unless it is switched already.
     ///
     /// # Errors
     ///
-    /// Fails if that fails, or if `interrupted` returns true meanwhile. The host counts as switched then.
+    /// Fails if the switch fails, or if `interrupted` returns true in the meantime. The host then counts as switched.
     fn turn_on(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), Error>;
 
-    /// Restores the host, if it is switched. An interruption does not end that.
+    /// Restores the host, if it is switched. An interruption does not stop this.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ pub trait HostSwitch: std::fmt::Debug {
 #[derive(Debug)]
 pub struct Switch {
     commands: schema::Switch,
-    /// The run that switches, as its records name it.
+    /// The run that switches the host, as its records name it.
     run: String,
     folder: PathBuf,
     is_on: bool,
@@ -63,15 +63,15 @@ pub struct Switch {
 /// The content of a marker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switched {
-    /// The run that switched the host over, as its records name it.
+    /// The run that switched the host, as its records name it.
     pub run: String,
     /// The command that restores the host.
     pub restore: String,
 }
 
 impl Switched {
-    /// Returns what a scratch folder says; none if the host was not switched when its run ended, or if another user can
-    /// have written it.
+    /// Returns the content of a scratch folder's marker; none if the host was not switched when its run ended, or if
+    /// another user can have written the marker.
     pub fn of(folder: &Path) -> Option<Self> {
         let mut file = File::options().read(true).custom_flags(GUARD).open(folder.join(MARKER)).ok()?;
         if !file.metadata().is_ok_and(|meta| meta.is_file() && is_own(&meta)) {
@@ -82,7 +82,8 @@ impl Switched {
         serde_json::from_slice(&text).ok()
     }
 
-    /// Restores the host that an earlier run left switched, and removes its folder. The caller answers for the command.
+    /// Restores the host that an earlier run left switched, and removes its folder. The caller is responsible for the
+    /// command.
     ///
     /// # Errors
     ///
@@ -90,7 +91,7 @@ impl Switched {
     pub fn restore(&self, folder: &Path) -> Result<(), Error> {
         run(RESTORE, &self.restore, folder, &|| false)?;
         forget(folder, &self.restore)?;
-        // A later run removes what cannot be removed now.
+        // A later run removes the folder if it cannot be removed now.
         let _ = std::fs::remove_dir_all(folder);
         Ok(())
     }
@@ -113,7 +114,7 @@ impl HostSwitch for Switch {
         let text = serde_json::to_vec(&marker).map_err(|error| failed(error.into()))?;
         let mut options = File::options();
         options.write(true).create(true).truncate(true).mode(0o600).custom_flags(GUARD);
-        // Renamed when it is whole: a torn marker would stop every later run.
+        // The marker gets its name only when it is complete: a torn marker would stop every later run.
         let (torn, marker) = (self.folder.join(MARKER_TORN), self.folder.join(MARKER));
         options.open(&torn).and_then(|mut file| file.write_all(&text)).map_err(failed)?;
         std::fs::rename(torn, marker).map_err(failed)?;
@@ -136,7 +137,7 @@ impl HostSwitch for Switch {
     }
 }
 
-/// Restores the host at the end of what gave `result`, whose error comes first.
+/// Restores the host after the operation that returned `result`. The error of that operation comes first.
 pub(crate) fn settle<T>(switch: &mut dyn HostSwitch, result: Result<T, Error>) -> Result<T, Error> {
     match (result, switch.turn_off()) {
         (result, Ok(())) => result,
@@ -150,7 +151,7 @@ pub(crate) fn settle<T>(switch: &mut dyn HostSwitch, result: Result<T, Error>) -
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // After a panic. If the command fails the marker stays, and the next run says so.
+        // This is needed after a panic. If the command fails, the marker stays, and the next run reports it.
         let _ = self.turn_off();
     }
 }
@@ -160,7 +161,7 @@ pub(crate) fn is_switched(folder: &Path) -> bool {
     std::fs::symlink_metadata(folder.join(MARKER)).is_ok_and(|meta| meta.is_file() && is_own(&meta))
 }
 
-/// Removes the marker: the host is restored.
+/// Removes the marker after the host was restored.
 fn forget(folder: &Path, restore: &str) -> Result<(), Error> {
     match std::fs::remove_file(folder.join(MARKER)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -174,7 +175,7 @@ fn refused(flag: &'static str, command: &str, reason: String) -> Error {
     Error::Switch { flag, command: command.to_owned(), reason }
 }
 
-/// Creates a file in the place of what is there; a link is removed, not followed.
+/// Creates a file, which replaces an existing one; a link is removed, not followed.
 fn new_file(path: &Path) -> std::io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
@@ -189,7 +190,8 @@ fn run(flag: &'static str, command: &str, folder: &Path, interrupted: &dyn Fn() 
     let complaint = folder.join(COMPLAINT);
     let errors = match new_file(&complaint) {
         Ok(file) => Stdio::from(file),
-        // The host must be restored even if the folder is gone or its device is full. What the command says is lost.
+        // The host must be restored even if the folder is gone or its device is full. The messages of the command are
+        // lost.
         Err(_) if flag == RESTORE => Stdio::null(),
         Err(error) => return Err(failed(format!("{}: {error}", complaint.display()))),
     };
@@ -226,7 +228,7 @@ fn run(flag: &'static str, command: &str, folder: &Path, interrupted: &dyn Fn() 
 mod tests {
     use super::*;
 
-    /// A switch whose commands write to the file `host` in a folder.
+    /// Returns a switch whose commands write to the file `host` in a folder.
     fn switch(room: &Path, command: &str, restore: &str) -> (Switch, Scratch) {
         let scratch = Scratch::create(room).unwrap();
         let command = format!("cd '{}'; {command}", room.display());
@@ -274,7 +276,7 @@ mod tests {
         assert_eq!(host(room.path()), "off\n");
     }
 
-    /// Guards against a host that is left switched without a word.
+    /// Guards against a host that is left switched without a message.
     #[test]
     fn a_host_that_cannot_be_restored_keeps_its_marker_and_is_named() {
         let room = tempfile::tempdir().unwrap();
@@ -291,7 +293,7 @@ mod tests {
         assert_eq!(Switched::of(&folder), None);
     }
 
-    /// Guards against a host that stays switched because a file for what the command says cannot be created.
+    /// Guards against a host that stays switched because the file for the messages of the command cannot be created.
     #[test]
     fn the_host_is_restored_if_the_folder_is_gone() {
         let room = tempfile::tempdir().unwrap();
@@ -300,7 +302,7 @@ mod tests {
         std::fs::remove_dir_all(scratch.path()).unwrap();
         switch.turn_off().unwrap();
         assert_eq!(host(room.path()), "off\n");
-        // The host is not switched without a marker, so that command is not started.
+        // The host is not switched without a marker, so the command is not started.
         assert!(switch.turn_on(&|| false).is_err());
         assert_eq!(host(room.path()), "off\n");
     }

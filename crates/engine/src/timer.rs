@@ -1,5 +1,5 @@
-//! The timer of a pass: stores the duration of each call in the shared lanes, and every few steps closes a window that
-//! records what interfered.
+//! The timer of a pass. It stores the duration of each call in the shared lanes, and closes windows of steps, each of
+//! which records the interference.
 
 use crate::Stop;
 use crate::interference::Interference;
@@ -19,7 +19,7 @@ const CANARY_CALLS: u32 = 6;
 /// more often would show nothing more.
 const STEAL_NS: u64 = 10_000_000;
 
-/// The most calls of a [`Sequence`].
+/// The maximum number of calls in a [`Sequence`].
 const SEQUENCE: usize = 8;
 
 /// A reading of the pass's clock.
@@ -28,12 +28,13 @@ pub struct Timestamp(u64);
 
 /// Calls of a step that follow one another at once, timed with one reading of the clock between two of them.
 ///
-/// The reading that ends a call begins the next one: half the readings of [`Timer::time`], and the samples are stored
-/// after the last call. For steps of many calls that do nothing between them but look at a result.
+/// The reading that ends a call begins the next one, so a sequence takes half the readings of [`Timer::time`]. The
+/// samples are stored after the last call. Use it for steps of many calls, with nothing between them but a look at a
+/// result.
 #[derive(Debug)]
 pub struct Sequence {
     clock: Clock,
-    /// An emulator looks for the markers of calls.
+    /// Whether calls have markers, which an emulator looks for.
     is_marked: bool,
     last: u64,
     /// Phase, duration and beginning, in ticks.
@@ -42,11 +43,12 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Times the next call, of a phase, from the end of the one before. A call that fails leaves no sample.
+    /// Times the next call, which belongs to `phase`, from the end of the previous one. A call that fails leaves no
+    /// sample.
     ///
     /// # Errors
     ///
-    /// Fails if the call does; without making it if the sequence has eight calls.
+    /// Fails if the call fails. If the sequence already has eight calls, it fails without making the call.
     #[inline(always)]
     pub fn time<T>(&mut self, phase: usize, call: impl FnOnce() -> landau_sys::Result<T>) -> Result<T, Stop> {
         let Some(sample) = self.calls.get_mut(self.count) else {
@@ -86,11 +88,11 @@ pub struct Timer<'a> {
     windows_since_steal: u32,
     /// Called between two windows, untimed.
     after_window: Option<fn()>,
-    /// Called once all samples are taken.
+    /// Called after all samples are taken.
     at_end: Option<fn()>,
     /// From this n on, each window of the creation holds a single step.
     step_windows_from: u64,
-    /// A fault to inject, and at which n.
+    /// A fault to inject, and the n at which it is injected.
     fault: Option<(u64, fn())>,
 }
 
@@ -100,13 +102,13 @@ struct OpenWindow {
     began: u64,
     first: u64,
     count: u32,
-    /// Steps at which it is closed.
+    /// The number of steps at which it is closed.
     steps: u32,
     has_canary: bool,
 }
 
 impl<'a> Timer<'a> {
-    /// Returns the timer of a pass of a worker that is pinned to a processor or to none; `seed` is the pass's.
+    /// Returns the timer of a pass of a worker that is pinned to a processor or to none; `seed` is that of the pass.
     pub(crate) fn new(lanes: &'a Lanes, clock: Clock, phase_count: usize, processor: Option<u32>, seed: u64) -> Self {
         let now = clock.ticks();
         let mut strides = Strides::new(seed);
@@ -156,7 +158,7 @@ impl<'a> Timer<'a> {
         Sequence { clock, is_marked, last: clock.ticks(), calls: [(0, 0, 0); SEQUENCE], count: 0 }
     }
 
-    /// Stores the samples of a sequence, also of one in which a call failed.
+    /// Stores the samples of a sequence, even if one of its calls failed.
     #[inline(always)]
     pub fn record(&mut self, sequence: &Sequence) {
         for &(phase, ticks, began) in sequence.calls.iter().take(sequence.count) {
@@ -183,7 +185,7 @@ impl<'a> Timer<'a> {
         self.push(phase, 0, ns);
     }
 
-    /// Stores a sample and, for a profiler, when the call began; 0 if this process did not see it begin.
+    /// Stores a sample and, for a profiler, when the call began; 0 if this process did not time the call.
     #[inline(always)]
     fn push(&self, phase: usize, began: u64, ns: u64) {
         self.lanes.push(phase, ns);
@@ -197,15 +199,15 @@ impl<'a> Timer<'a> {
         self.stores_starts = true;
     }
 
-    /// Records what was seen beside the call of a step of the creation, for a benchmark with
-    /// [`crate::Benchmark::TAGS_CALLS`]: once in each step that succeeds.
+    /// Records the tags of the call of a step of the creation, for a benchmark with [`crate::Benchmark::TAGS_CALLS`].
+    /// Must be called once in each step that succeeds.
     #[inline]
     pub fn tag_call(&mut self, tags: CallTags) {
         tags.push(self.lanes, self.phase_count);
     }
 
-    /// Records what disturbs these processes too. Not in lockstep, where nothing but the worker runs and counted work
-    /// should not depend on it.
+    /// Records interference with these processes too. Has no effect in lockstep, where nothing but the worker runs and
+    /// the counted work should not depend on the watching.
     pub(crate) fn watch(&mut self, pids: &[u32]) {
         if self.after_window.is_none() {
             self.interference.watch(pids);
@@ -217,12 +219,12 @@ impl<'a> Timer<'a> {
         self.after_window = Some(pause);
     }
 
-    /// Calls `announce` once all samples are taken.
+    /// Calls `announce` after all samples are taken.
     pub(crate) fn announce_end(&mut self, announce: fn()) {
         self.at_end = Some(announce);
     }
 
-    /// Says that all samples are taken, however the pass ended.
+    /// Announces that all samples are taken, however the pass ended.
     pub(crate) fn finish_pass(&mut self) {
         if let Some(announce) = self.at_end.take() {
             announce();
@@ -280,7 +282,7 @@ impl<'a> Timer<'a> {
 
     /// Times the canary's call. The call that was measured before it may have evicted the canary's code, data and
     /// branch predictions from the caches (a search for a free port does), and the canary would then depend on the
-    /// benchmark. So the first of a few calls in a row reload them, and the fastest counts.
+    /// benchmark. So the first of several calls in a row reload them, and the fastest counts.
     fn time_canary(&mut self) {
         let fastest = (0..CANARY_CALLS).map(|_| {
             let start = self.clock.ticks();
@@ -291,12 +293,12 @@ impl<'a> Timer<'a> {
         self.lanes.push(canary_lane(self.phase_count), self.clock.to_ns(ticks));
     }
 
-    /// Closes the last window of a half of the pass, and reads the stolen time however recently it was read.
+    /// Closes the last window of a half of the pass, and reads the stolen time even if it was read recently.
     pub(crate) fn finish(&mut self) {
         self.close(true);
     }
 
-    /// Writes down what interfered since the window was opened, and opens the next.
+    /// Records the interference since the window was opened, and opens the next window.
     #[cold]
     fn close_window(&mut self) {
         self.close(false);
@@ -363,7 +365,7 @@ mod tests {
         calls.time(2, || Ok(())).unwrap();
         timer.record(&calls);
         assert_eq!([0, 1, 2].map(|lane| lanes.len(lane)), [1, 0, 2]);
-        // The time of the call that failed is in the one after it.
+        // The time of the call that failed is part of the next call's time.
         let sum: u64 = [0, 2].iter().flat_map(|&lane| lanes.read(lane, 0, 4)).sum();
         assert_eq!(sum, calls.last - began);
     }

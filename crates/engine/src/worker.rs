@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 /// Runs a worker if the program was started as one, and returns its exit status.
 ///
-/// Call it before anything else, while the process has one thread and no descriptors of its own.
+/// Call it before anything else, while the process has one thread and has opened no descriptors.
 pub fn main(registry: &[Entry]) -> Option<u8> {
     let mut words = std::env::args_os().skip(1);
     let word = words.next()?;
     if word == handshake::ARGUMENT {
-        // The asker sees an exit status and no answer.
+        // The program that asked sees an exit status and no answer.
         return Some(u8::from(handshake::answer(registry).is_err()));
     }
     if word != ARGUMENT {
@@ -74,7 +74,8 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     send(&Report { locked, ..report }).map_err(|error| format!("cannot send the report: {error}"))
 }
 
-/// Sets up what the lab asks for: lockstep, an injected fault, a window for each step.
+/// Sets up the timer for a profiled pass, announcements, and the options of the lab: lockstep, an injected fault, a
+/// window for each step.
 fn prepare(timer: &mut Timer, order: &Order) {
     if order.is_profiled {
         timer.store_starts();
@@ -99,7 +100,7 @@ fn prepare(timer: &mut Timer, order: &Order) {
     }
 }
 
-/// Checks that the controller laid out the shared memory as this program does: what lies beyond its end would end the
+/// Checks that the controller laid out the shared memory as this program does: an access beyond its end would kill the
 /// worker by a signal.
 fn check_size(fd: &OwnedFd, capacities: &[usize]) -> Result<(), String> {
     let file = fd.try_clone().map(File::from).and_then(|file| file.metadata());
@@ -114,16 +115,16 @@ fn check_size(fd: &OwnedFd, capacities: &[usize]) -> Result<(), String> {
     ))
 }
 
-/// Tells the controller that all samples are taken. If it is gone, the report will not reach it either.
+/// Notifies the controller that all samples are taken. If the controller is gone, the report will not reach it either.
 fn announce_clean_up() {
     let _ = std::io::stdout().lock().write_all(CLEAN_UP.as_bytes());
 }
 
-/// When the controller was last told about the set-up; at first, when the worker began.
+/// The time of the last message to the controller about the set-up; at first, the start of the worker.
 static SET_UP_TOLD: LazyLock<Mutex<Instant>> = LazyLock::new(|| Mutex::new(Instant::now()));
 
-/// Tells the controller that the set-up makes progress, at most once a second: the pipe holds only so many words, and
-/// the controller need not wake for a short set-up.
+/// Notifies the controller that the set-up makes progress, at most once a second: the capacity of the pipe is limited,
+/// and the controller need not wake for a short set-up.
 fn announce_set_up() {
     let Ok(mut told) = SET_UP_TOLD.lock() else { return };
     if told.elapsed() >= Duration::from_secs(1) {
@@ -132,8 +133,8 @@ fn announce_set_up() {
     }
 }
 
-/// Waits until the controller has written the window down. If the controller is gone the pass continues: the kernel
-/// kills the worker, or where it has no such signal the worker ends when it writes its report.
+/// Waits until the controller has written the window. If the controller is gone, the pass continues: the kernel kills
+/// the worker or, on systems without that signal, the worker ends when it writes its report.
 fn wait_for_controller() {
     let mut line = String::new();
     if std::io::stdout().lock().write_all(WINDOW.as_bytes()).is_ok() {

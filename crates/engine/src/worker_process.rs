@@ -13,13 +13,13 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
-/// What a worker wrote.
+/// A message of a worker.
 pub(crate) enum Message {
     /// A window was closed; in lockstep, the worker waits for [`WorkerProcess::answer_window`].
     Window,
     /// The set-up makes progress.
     SetUp,
-    /// All samples are taken; the worker removes what it has made.
+    /// All samples are taken; the worker removes its objects.
     CleanUp,
     /// The pass ended.
     Report(Report),
@@ -32,7 +32,7 @@ pub(crate) enum Message {
 pub(crate) struct Launch {
     program: PathBuf,
     environment: BTreeMap<String, String>,
-    /// Another program than this one is kept open, so that all passes are made by the same even if its file is
+    /// A program other than this one is kept open, so that the same program makes all passes even if its file is
     /// replaced, as a compiler does.
     held: Option<File>,
 }
@@ -42,7 +42,7 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// Fails if the program of the plan cannot be opened, or is another file than the plan says.
+    /// Fails if the program of the plan cannot be opened, or its file differs from the file in the plan.
     pub(crate) fn of(plan: &Plan) -> Result<Self, Error> {
         let environment = plan.environment.clone();
         let Some(path) = plan.program_path() else {
@@ -67,7 +67,7 @@ impl Launch {
         }
     }
 
-    /// Returns what tells the file of another program from another build of it.
+    /// Returns the properties that distinguish the file of another program from that of another build.
     pub(crate) fn file(&self) -> Option<ProgramFile> {
         let meta = self.held.as_ref()?.metadata().ok()?;
         let modified = jiff::Timestamp::try_from(meta.modified().ok()?).ok()?;
@@ -77,7 +77,7 @@ impl Launch {
     /// Returns the program as a command with one argument.
     pub(crate) fn command(&self, argument: &str) -> Command {
         let mut command = Command::new(&self.program);
-        // The user's environment would be a part of every exec that is measured.
+        // The user's environment would be part of every measured exec.
         command.arg0("landau").arg(argument).env_clear().envs(&self.environment);
         command
     }
@@ -118,9 +118,9 @@ impl WorkerProcess {
         self.orders.write_all(line.as_bytes()).map_err(failed)
     }
 
-    /// Waits until the worker wrote something or has ended, and returns whether it did so within the timeout.
+    /// Waits until the worker has written something or has ended, and returns whether it did so within the timeout.
     pub(crate) fn wait(&self, timeout_ms: i32) -> Result<bool, Error> {
-        // Two messages may have come at once.
+        // Two messages may have arrived together.
         Ok(!self.answers.buffer().is_empty() || wait_readable(self.answers.get_ref(), timeout_ms)?)
     }
 
@@ -140,7 +140,7 @@ impl WorkerProcess {
         report.map_or(Message::Gone(status), Message::Report)
     }
 
-    /// Lets a worker in lockstep continue. The next message tells if it has ended.
+    /// Lets a worker in lockstep continue. If the worker has ended, the next message shows it.
     pub(crate) fn answer_window(&mut self) {
         let _ = self.orders.write_all(WINDOW.as_bytes());
     }

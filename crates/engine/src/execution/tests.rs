@@ -1,4 +1,4 @@
-//! The order of passes, planned and adaptive, with a driver that makes none and in whose time nothing waits.
+//! The order of passes, planned and adaptive, with a driver that starts no workers and simulates time.
 
 use super::{Execution, Means, Track};
 use crate::adaptive::{Assessment, Assessor, OpenCurve};
@@ -67,7 +67,7 @@ impl Driver for Simulated<'_> {
     }
 }
 
-/// Finds the curves open that a function of case and round names, with the passes that they need.
+/// Reports a curve as open if the function returns, for its case and the round, the number of passes that it needs.
 struct Judge<F>(F);
 
 impl<F: Fn(u32, u32) -> Option<u32>> Assessor for Judge<F> {
@@ -107,7 +107,8 @@ fn plan(adaptive: Adaptive, time_limit_s: Option<u64>) -> Plan {
     plan
 }
 
-/// A run whose curves need what `need` says, in the file `path`; a record there is continued.
+/// Makes a run whose curves need the passes that `need` returns, and records it in the file `path`. A record that
+/// exists there is continued.
 fn measure(
     path: &Path,
     plan: &Plan,
@@ -135,7 +136,7 @@ fn measure(
     execution.run().unwrap()
 }
 
-/// The complete passes of a record as (round, case, whether adaptive), in order.
+/// Returns the complete passes of a record as (round, case, whether adaptive), in order.
 fn passes(path: &Path) -> Vec<(u32, u32, bool)> {
     let record = Record::read(path).unwrap();
     assert_eq!((&record.fault, &record.torn), (&None, &None));
@@ -207,7 +208,7 @@ fn a_resumed_run_makes_the_passes_of_an_uninterrupted_one() {
     }
 }
 
-/// A complete record takes more passes with the mode that goes on for longer.
+/// A complete record is continued if the mode of adaptive passes allows more passes.
 #[test]
 fn a_complete_run_is_continued_until_it_is_resolved() {
     let folder = tempfile::tempdir().unwrap();
@@ -225,14 +226,14 @@ fn the_cap_ends_the_passes_of_a_curve_that_does_not_settle() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");
     measure(&path, &plan(Adaptive::UntilResolved, None), None, Outcome::Done, |case, _| (case == 2).then_some(1));
-    // Two planned passes, and the others.
+    // Two planned passes and 98 adaptive ones.
     assert_eq!(passes(&path).iter().filter(|pass| pass.1 == 2).count(), 100);
     let note = "98 adaptive passes; 1 of 4 curves is not resolved: 1 would need more than 100 passes";
     assert_eq!(notes(&path), [note]);
 }
 
-/// The planned passes take 20 s, an adaptive pass of case 3 takes 4 s: a limit of 31 s has room for two. The plan was
-/// carried out, so the run is complete.
+/// The planned passes take 20 s, and an adaptive pass of case 3 takes 4 s, so a limit of 31 s has room for two. All
+/// planned passes were made, so the run is complete.
 #[test]
 fn the_time_limit_ends_adaptive_passes_and_the_run_is_complete() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,7 +247,7 @@ fn the_time_limit_ends_adaptive_passes_and_the_run_is_complete() {
 }
 
 /// The planned passes take 20 s. In the 7 s that are left, a pass of each of two cases is expected to fit, but the
-/// second would end at the limit. Guards against a note that counts it.
+/// second would end at the limit. Guards against a note that counts the second pass.
 #[test]
 fn an_adaptive_pass_without_time_is_not_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -257,7 +258,8 @@ fn an_adaptive_pass_without_time_is_not_counted() {
     assert_eq!(notes(&path), ["1 adaptive pass; 0 of 4 curves are not resolved"]);
 }
 
-/// Adaptive passes take at most three quarters of the time of the planned ones, and those before an interruption count.
+/// Adaptive passes take at most three quarters of the time of the planned ones, and adaptive passes before an
+/// interruption count.
 #[test]
 fn bounded_adaptive_passes_take_a_share_of_the_planned_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -271,7 +273,7 @@ fn bounded_adaptive_passes_take_a_share_of_the_planned_time() {
     assert_eq!(adaptive, 7, "7 passes take 28 s, and three quarters of the planned time are 30 s");
 }
 
-/// Passes that fail show nothing, so a case that fails is not repeated for ever.
+/// Failed passes yield no result, so a case that fails must not be repeated forever.
 #[test]
 fn a_failing_case_gets_no_adaptive_pass() {
     let folder = tempfile::tempdir().unwrap();
@@ -281,8 +283,8 @@ fn a_failing_case_gets_no_adaptive_pass() {
     assert_eq!(Record::read(&path).unwrap().passes.len(), 8);
 }
 
-/// Continues a record. A child that another test starts holds a copy of the last writer's lock until it executes its
-/// program.
+/// Continues a record. Retries while the record is locked: a child that another test starts holds a copy of the last
+/// writer's lock until it executes its program.
 fn resume(path: &Path, record: &Record) -> Writer {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -297,13 +299,13 @@ fn resume(path: &Path, record: &Record) -> Writer {
     }
 }
 
-/// The records of the sides of a run in a folder.
+/// Returns the paths of the records of both sides of a run in a folder.
 fn records(folder: &Path) -> [PathBuf; 2] {
     ["base", "new"].map(|name| folder.join(name))
 }
 
-/// A run of two sides, whose new side is interrupted in its pass number `stop`; records in the folder are continued.
-/// Returns the passes as they began.
+/// Makes a run of two sides, whose new side is interrupted in its pass number `stop`. Records in the folder are
+/// continued. Returns the passes in the order in which they began.
 fn take_turns(folder: &Path, plan: &Plan, stop: Option<u32>, need: fn(u32, u32) -> Option<u32>) -> (End, Vec<Begun>) {
     let paths = records(folder);
     let held: Vec<Record> = paths.iter().filter(|path| path.exists()).map(|path| Record::read(path).unwrap()).collect();
@@ -341,7 +343,7 @@ fn take_turns(folder: &Path, plan: &Plan, stop: Option<u32>, need: fn(u32, u32) 
     (end, begun)
 }
 
-/// Guards against drift that meets one side more than the other, and against a side that always comes second.
+/// Guards against drift that affects one side more than the other, and against a side that always comes second.
 #[test]
 fn the_sides_take_turns_and_begin_alternately() {
     let folder = tempfile::tempdir().unwrap();
@@ -358,14 +360,14 @@ fn the_sides_take_turns_and_begin_alternately() {
     for (round, case) in [0, 2, 4].iter().flat_map(|round| (0..4).map(move |case| (*round, case))) {
         assert_ne!(first(round, case), first(round + 1, case), "case {case} in rounds {round} and {}", round + 1);
     }
-    // The seed and not the number of the round says which side begins.
+    // The seed, not the number of the round, determines which side begins.
     let begins: Vec<usize> = (0..4).map(|case| first(0, case)).chain((0..4).map(|case| first(2, case))).collect();
     assert!(begins.contains(&0) && begins.contains(&1), "{begins:?}");
     let [base, new] = records(folder.path()).map(|path| passes(&path));
     assert_eq!(base, new);
 }
 
-/// A case that is not resolved on one side gets its passes on both, or they could not be paired.
+/// A case that is not resolved on one side gets passes on both; otherwise they could not be paired.
 #[test]
 fn an_adaptive_pass_is_made_on_both_sides() {
     let folder = tempfile::tempdir().unwrap();
@@ -380,7 +382,7 @@ fn an_adaptive_pass_is_made_on_both_sides() {
 }
 
 /// Wherever a run is interrupted, both records are complete after it was resumed. A pass whose counterpart was
-/// interrupted is made again, beside it.
+/// interrupted is made again together with it.
 #[test]
 fn resumed_sides_have_the_passes_of_an_uninterrupted_run_in_pairs() {
     let plan = plan(Adaptive::Bounded, None);
@@ -410,7 +412,8 @@ fn resumed_sides_have_the_passes_of_an_uninterrupted_run_in_pairs() {
 #[test]
 fn the_time_limit_counts_both_sides() {
     let folder = tempfile::tempdir().unwrap();
-    // The time of the first side alone is simulated: the four cases take 10 s in each round, and both sides twice that.
+    // The driver simulates the time of the first side only: the four cases take 10 s in each round, and both sides
+    // twice that.
     let limited = plan(Adaptive::Off, Some(14));
     let (end, _) = take_turns(folder.path(), &limited, None, |_, _| None);
     assert_eq!(end.outcome, EndOutcome::Cut);
