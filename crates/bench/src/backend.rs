@@ -45,7 +45,7 @@ pub(crate) fn support(backend: Backend) -> Support {
     }
 }
 
-/// Returns the reason to stop a pass. A set of `select` without room counts as a system call that failed.
+/// Returns the reason to stop a pass. A full set of `select` counts as a failed system call.
 pub(crate) fn stop(error: Error) -> Stop {
     match error {
         Error::System(error) => Stop::Refused(error),

@@ -1,9 +1,9 @@
 //! Files whose placement on the device is chosen: one extent, or extents of a given size in rising or random order. The
-//! file system is asked for the extents (FIEMAP) to verify it.
+//! placement is verified by the extents that the file system reports (FIEMAP).
 //!
-//! A random order cannot be had by writing at random: ext4 places a block where the file would have it if it were laid
-//! down in order. So the extents of two files are laid down in turn, and the blocks of one are exchanged with those of
-//! the other at a random place (`EXT4_IOC_MOVE_EXT`), before they hold any data.
+//! Writing in random order does not give a random placement: ext4 places a block where it would be if the file were
+//! written in order. So the extents of two files are allocated alternately, and the blocks of one are exchanged with
+//! those of the other at a random place (`EXT4_IOC_MOVE_EXT`), before they hold any data.
 
 use crate::files::write_in_parts;
 use landau_engine::{Progress, Stop};
@@ -26,7 +26,7 @@ pub(crate) enum Placement {
     Extents {
         /// The size of an extent.
         bytes: u64,
-        /// The seed of their order on the device, if it is random; otherwise it is that in the file.
+        /// The seed of their order on the device, if it is random; otherwise the order is that in the file.
         seed: Option<u64>,
     },
 }
@@ -38,12 +38,13 @@ pub(crate) struct Layout {
     pub(crate) extents: u64,
     /// Mean size of an extent.
     pub(crate) mean_bytes: u64,
-    /// The share of extents that are behind the one before: 1 if the order on the device is that in the file, about a
-    /// half if it is random; none for a single extent.
+    /// The share of extents that follow the preceding extent on the device: 1 if the order on the device is that in the
+    /// file, about a half if it is random; none for a single extent.
     pub(crate) rising_share: Option<f64>,
 }
 
-/// Returns the byte at an offset of the file: different in neighbouring pages, and never zero, which a hole reads as.
+/// Returns the byte at an offset of the file: different in neighbouring pages, and never zero, because a hole reads as
+/// zeros.
 pub(crate) fn byte_at(offset: u64) -> u8 {
     (offset / 4096 % 251) as u8 + 1
 }
@@ -90,7 +91,7 @@ pub(crate) fn make(
     drop_from_cache(&path)
 }
 
-/// Exchanges each extent of a file with one of the other, which are drawn without replacement.
+/// Exchanges each extent of a file with one of the other file; those are drawn without replacement.
 fn shuffle(file: &File, other: &File, count: u64, extent: u64, seed: u64, progress: Progress) -> Result<(), Stop> {
     let block = file.metadata().map_err(|error| Stop::io("fstat", &error))?.blksize();
     let blocks = extent / block.max(1);
@@ -99,7 +100,7 @@ fn shuffle(file: &File, other: &File, count: u64, extent: u64, seed: u64, progre
     for (to, from) in order.into_iter().enumerate() {
         exchange_blocks(file, to as u64 * blocks, other, from * blocks, blocks).map_err(|error| {
             match error.errno {
-                // Other file systems do not know the call, or do not want these blocks exchanged.
+                // Other file systems do not know the call, or refuse to exchange these blocks.
                 libc::ENOTTY | libc::EINVAL | libc::EOPNOTSUPP => EXCHANGE_UNSUPPORTED,
                 _ => error,
             }
@@ -147,7 +148,8 @@ fn layout(found: &[Extent], bytes: u64, placement: Placement) -> Result<Layout, 
     })?;
     let rising_share = rising_share(found);
     if let (Placement::Extents { seed: Some(_), .. }, Some(share)) = (placement, rising_share) {
-        // Of 32 extents in random order, fewer than a fifth or more than four fifths do so in one of ten million cases.
+        // Of 32 extents in random order, fewer than a fifth or more than four fifths follow the preceding one in one of
+        // ten million cases.
         Stop::unless((0.2..=0.8).contains(&share), || {
             format!("{:.0}% of the extents are behind the one before, instead of half of them", share * 100.0)
         })?;
@@ -155,7 +157,7 @@ fn layout(found: &[Extent], bytes: u64, placement: Placement) -> Result<Layout, 
     Ok(Layout { extents: count, mean_bytes: covered / count.max(1), rising_share })
 }
 
-/// Returns the share of extents that are behind the one before on the device.
+/// Returns the share of extents that follow the preceding extent on the device.
 fn rising_share(found: &[Extent]) -> Option<f64> {
     let rising = found.windows(2).filter(|pair| pair[0].physical < pair[1].physical).count();
     (found.len() > 1).then(|| rising as f64 / (found.len() - 1) as f64)
@@ -169,7 +171,7 @@ mod tests {
     const RISING: Placement = Placement::Extents { bytes: 4096, seed: None };
     const RANDOM: Placement = Placement::Extents { bytes: 4096, seed: Some(7) };
 
-    /// Extents of a file in the order of its offsets; each is where `place` puts it.
+    /// Returns the extents of a file in the order of its offsets, each at the position that `place` returns.
     fn extents(count: u64, length: u64, place: impl Fn(u64) -> u64) -> Vec<Extent> {
         (0..count).map(|at| Extent { logical: at * length, physical: 2 * place(at) * length, length }).collect()
     }
@@ -194,7 +196,7 @@ mod tests {
         assert!(mixed.rising_share.is_some_and(|share| share < 0.8), "{mixed:?}");
     }
 
-    /// On the file system of the temporary directory, if it can exchange blocks: ext4 does.
+    /// Runs on the file system of the temporary directory, if it can exchange blocks, as ext4 can.
     #[test]
     fn a_file_in_random_order_holds_its_content() {
         let directory = tempfile::tempdir().unwrap();
@@ -209,7 +211,7 @@ mod tests {
         let path = directory.path().join("file");
         let content = fs::read(&path).unwrap();
         assert!(content.iter().zip(0..).all(|(&byte, offset)| byte == byte_at(offset)) && content.len() as u64 == MIB);
-        // Other users of the file system can prevent the placement; the order is not theirs.
+        // Other users of the file system can prevent the placement, but they do not influence the order.
         let found = self::super::extents(&File::open(&path).unwrap()).unwrap();
         let share = rising_share(&found);
         assert!(share.is_some_and(|share| (0.2..=0.8).contains(&share)), "{share:?}");

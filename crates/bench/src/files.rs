@@ -34,8 +34,9 @@ const BLOCK: usize = 1 << 20;
 /// Bytes after which a file is synced: a minute on a device that writes half a mebibyte a second.
 const PART: u64 = 32 << 20;
 
-/// Writes `bytes` bytes to a file, as `content` fills each block at an offset. After each part they are synced and the
-/// progress is reported. Without that, the last sync could take minutes, as the kernel may hold much in memory.
+/// Writes `bytes` bytes to a file; `content` fills each block at an offset. After each part the file is synced and the
+/// progress is reported. Otherwise the last sync could take minutes, because the kernel may hold much of the file in
+/// memory.
 pub(crate) fn write_in_parts(
     mut file: &File,
     bytes: u64,
@@ -57,7 +58,7 @@ pub(crate) fn write_in_parts(
     Ok(())
 }
 
-/// Returns a path as a system call takes it.
+/// Returns a path in the form that system calls take.
 pub(crate) fn c_path(path: &Path) -> Result<CString, Stop> {
     CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Stop::Wrong(format!("{} contains a zero byte", path.display())))
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Guards against a large file on a slow device, whose set-up is killed as a hang.
+    /// Guards against a set-up that is killed as hanging while it writes a large file to a slow device.
     #[test]
     fn a_file_that_is_written_reports_its_progress() {
         static REPORTS: AtomicU64 = AtomicU64::new(0);

@@ -6,7 +6,7 @@
 //! of the class `SCHED_IDLE`, the lowest, spins on each of the processors. It gives way at once to any process that
 //! wakes; what remains of a wake-up is the kernel's own work, which does not depend on how long the wait was.
 //!
-//! Each is a child in the worker's process group, killed with the worker.
+//! Each of these processes is a child in the worker's process group, and is killed with the worker.
 
 use landau_sys::process::{self, OwnedChild};
 use landau_sys::system;
@@ -16,14 +16,14 @@ use std::process::{Command, Stdio};
 /// The first argument of a process that spins; the second is its processor. Not for users.
 const ARGUMENT: &str = "__idle-poll";
 
-/// Spins until it is killed, if this process was started for that; returns the exit status if it cannot.
+/// Spins until it is killed, if this process was started for that; returns the exit status if it cannot spin.
 pub fn main() -> Option<u8> {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().is_none_or(|first| first != ARGUMENT) {
         return None;
     }
     let Some(processor) = arguments.next().and_then(|number| number.parse().ok()) else { return Some(2) };
-    // A process of a higher class would compete with what is measured.
+    // A process of a higher class would compete with the measured processes.
     if system::pin(&[processor]).and_then(|()| process::set_idle_priority()).is_err() {
         return Some(1);
     }
@@ -39,7 +39,7 @@ pub fn main() -> Option<u8> {
 }
 
 /// Processes that keep processors busy until this is dropped. A process of the lowest class needs a processor to end,
-/// and gets it after a second on a machine that is busy; so it returns to the normal class before it is killed.
+/// and on a busy machine gets one only after a second. So it returns to the normal class before it is killed.
 #[derive(Debug)]
 pub(crate) struct IdlePoll {
     children: Vec<OwnedChild>,
@@ -55,14 +55,14 @@ impl IdlePoll {
             let mut command = Command::new(process::this_program().ok()?);
             command.args([ARGUMENT, &processor.to_string()]).stdin(Stdio::null()).stderr(Stdio::null());
             let mut child = OwnedChild::spawn(command.stdout(Stdio::piped())).ok()?;
-            // End of file: the process may not spin. `describe` reports that.
+            // End of file: the process is not permitted to spin. `describe` reports that.
             let _ = child.stdout.as_mut()?.read(&mut [0]);
             Some(child)
         });
         Self { children: children.collect(), processors }
     }
 
-    /// Returns how the processors idle.
+    /// Returns a description of how the processors idle.
     pub(crate) fn describe(&mut self) -> String {
         if self.processors.is_empty() || self.children.len() < self.processors.len() {
             return "the kernel's default".to_owned();
@@ -81,9 +81,9 @@ fn spins(child: &mut OwnedChild) -> bool {
 
 impl Drop for IdlePoll {
     fn drop(&mut self) {
-        // The number of one that was reaped may belong to a stranger.
+        // The pid of a child that was reaped may belong to an unrelated process.
         for child in self.children.iter_mut().filter_map(|child| spins(child).then_some(child)) {
-            // Without the permission it ends later.
+            // Without permission to do this, the process ends later.
             let _ = process::set_normal_priority(child.id());
         }
     }

@@ -24,7 +24,7 @@ pub use server::rival;
 mod tests {
     use super::REGISTRY;
 
-    /// Guards against a value of a study that the parameter would reject if a user typed it: it reads as 0.
+    /// Guards against a value of a study that the parameter would reject if a user typed it: such a value reads as 0.
     #[test]
     fn every_study_has_values_that_its_parameters_accept() {
         for entry in REGISTRY {

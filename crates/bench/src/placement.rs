@@ -1,12 +1,13 @@
-//! Where the files of a pass of `files` are: in a directory of its own, which is removed with it.
+//! The directory of a pass of `files`. Each pass has a separate one, which is removed at its end.
 //!
 //! ext4 without a journal does not use an inode again for one to five minutes after its file was removed
 //! (`recently_deleted` in fs/ext4/ialloc.c), and each creation in the same block group looks at all of them: after a
-//! pass with 10,000 files, `create` took 270 µs instead of 15. So each pass has a directory of another name below one
-//! that is marked as a top: ext4 places each in the group with the fewest directories, beginning with one that its name
-//! selects. Groups that an earlier pass left without a directory are selected again soon. Therefore several directories
-//! are created, and the one in which a file was created fastest is kept. Inodes that were removed in the same second
-//! are not looked at yet, so that the group of the pass before would seem fast: places of the last passes come last.
+//! pass with 10,000 files, `create` took 270 µs instead of 15. So each pass has a directory with a new name below one
+//! that is marked as the top of a hierarchy: ext4 places each in the group with the fewest directories, beginning with
+//! one that its name selects. Groups that an earlier pass left without a directory are selected again soon. Therefore
+//! the pass creates several directories, and keeps the one in which a file was created fastest. ext4 does not yet look
+//! at inodes that were removed in the same second, so the group of the previous pass would seem fast. So the places of
+//! the last passes rank last.
 
 use landau_engine::Stop;
 use landau_sys::clock::monotonic_ns;
@@ -20,17 +21,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Directories of which a pass keeps one.
+/// The number of directories of which a pass keeps one.
 const CANDIDATES: usize = 12;
 
-/// Files that are created in each to find the fastest. The first is slower wherever it is: nothing of the group is in
-/// the processor's caches.
+/// Files that are created in each directory to find the fastest. The first one is always slower: nothing of the group
+/// is in the processor's caches.
 const PROBES: [&CStr; 4] = [c"probe-1", c"probe-2", c"probe-3", c"probe-4"];
 
-/// Passes whose places come last: those that can have ended in the same second.
+/// The number of passes whose places rank last: those that can have ended in the same second.
 const RECENT: usize = 6;
 
-/// Inodes of 16 block groups, which ext4 fills one after the other, as `mkfs.ext4` makes them by default.
+/// The number of inodes in 16 block groups with the defaults of `mkfs.ext4`; ext4 fills the groups one after the other.
 const NEIGHBOURHOOD: u64 = 16 * 8_192;
 
 /// The directory of a pass. Dropping it removes it with everything inside.
@@ -44,7 +45,7 @@ pub(crate) struct PassDirectory {
 }
 
 impl PassDirectory {
-    /// Creates the directory in `top`, which a pass that was killed may have left with its files.
+    /// Creates the directory in `top`. Removes `top` first: a pass that was killed may have left it with its files.
     pub(crate) fn create(top: &Path) -> Result<Self, Stop> {
         match fs::remove_dir_all(top) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(Stop::io("unlink", &error)),
@@ -54,7 +55,7 @@ impl PassDirectory {
         Ok(Self { top: top.to_owned(), handle: open_directory(&path)?, is_spread })
     }
 
-    /// Waits until the device has what was written to the file system. Returns false after the timeout.
+    /// Waits until everything that was written to the file system is on the device. Returns false after the timeout.
     pub(crate) fn write_back(&self, timeout: Duration) -> Result<bool, Stop> {
         let handle = self.handle.try_clone().map_err(|error| Stop::io("dup", &error))?;
         Ok(disk::write_back(&File::from(handle), timeout)?)
@@ -63,13 +64,13 @@ impl PassDirectory {
 
 impl Drop for PassDirectory {
     fn drop(&mut self) {
-        // What cannot be removed now is removed with the run's folder, of which it is a part.
+        // Anything that cannot be removed now is removed with the run's folder, which contains it.
         let _ = fs::remove_dir_all(&self.top);
     }
 }
 
 /// Creates an empty directory in `top`, and `top` itself if it does not exist. Returns the directory, and whether it is
-/// the best of several: of a file system that can spread them. The file `top.places` has the inodes of the last ones.
+/// the best of several, if the file system can spread them. The file `top.places` contains the inodes of the last ones.
 ///
 /// # Errors
 ///
@@ -84,7 +85,7 @@ pub fn create_directory(top: &Path) -> Result<(PathBuf, bool), Stop> {
     }
     let places = top.with_extension("places");
     let mut recent = parse(&fs::read_to_string(&places).unwrap_or_default());
-    // The others exist until the last is created, so that each is in another place.
+    // All candidates exist until the last is created, so that each is in a different place.
     let mut candidates = (0..CANDIDATES).map(|number| Candidate::create(top, number)).collect::<Result<Vec<_>, _>>()?;
     candidates.sort_by_key(|candidate| candidate.rank(&recent));
     for other in candidates.drain(1..) {
@@ -94,7 +95,7 @@ pub fn create_directory(top: &Path) -> Result<(PathBuf, bool), Stop> {
     recent.push(best.inode);
     recent.drain(..recent.len().saturating_sub(RECENT));
     let lines: Vec<String> = recent.iter().map(u64::to_string).collect();
-    // Without it, where the disk is full, the next pass only selects from fewer facts.
+    // If the disk is full, this fails, and the next pass only has less information for the selection.
     let _ = fs::write(&places, lines.join("\n"));
     Ok((best.path, true))
 }
@@ -122,7 +123,8 @@ impl Candidate {
         Ok(Self { path, inode, creation_ns })
     }
 
-    /// Returns what is smallest for the best: whether it is where one of the last passes was, and the time.
+    /// Returns a sort key, smallest for the best candidate: whether it is near the place of one of the last passes,
+    /// then the time.
     fn rank(&self, recent: &[u64]) -> (bool, u64) {
         (recent.iter().any(|&inode| inode.abs_diff(self.inode) < NEIGHBOURHOOD), self.creation_ns)
     }

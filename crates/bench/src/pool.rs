@@ -1,9 +1,9 @@
 //! A pool of idle connections to a server: the client of `connect` and `request`.
 //!
 //! Every socket blocks, and resets its connection when it is closed, so that none stays in `TIME_WAIT`. `connect`
-//! chooses the port (`IP_BIND_ADDRESS_NO_PORT`), and each source address of 127.0.0.0/8 is used for a part of the
-//! connections only: otherwise the search for a port would add a curve of its own at half the range. A reactor watches
-//! all connections, so that one that the server closes is noticed at the same step.
+//! chooses the port (`IP_BIND_ADDRESS_NO_PORT`), and each source address of 127.0.0.0/8 serves only a part of the
+//! connections: otherwise the search for a port would add its own cost at half the range. A reactor watches all
+//! connections, so that a connection that the server closes is noticed in the same step.
 
 use crate::backend::stop;
 use crate::idle_poll::IdlePoll;
@@ -25,10 +25,10 @@ const PER_SOURCE: u16 = 2_048;
 /// Timeout for a response. The kernel repeats a dropped connection attempt after 1, 3 and 7 s.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server sleeps again this long after a response, plus the time that the response took.
+/// The time after a response, plus the duration of the response, after which a server sleeps again.
 const SLEEP_NS: u64 = 30_000;
 
-/// Maximum number of connections that the check queries again.
+/// Maximum number of connections on which the check sends another request.
 const QUERIED_AGAIN: u64 = 512;
 
 /// Idle connections to one server.
@@ -154,7 +154,7 @@ impl ConnectionPool {
             }
         };
         if head.status == Status(503) && self.server.is_started() {
-            // Landau sets no limit of connections, so the server has reached that of its descriptors.
+            // Landau sets no limit on connections, so the server has reached its limit on descriptors.
             return Err(FULL.into());
         }
         if head.status != Status::OK {
@@ -242,7 +242,7 @@ impl ConnectionPool {
         let stride = (self.len() as u64).div_ceil(QUERIED_AGAIN).max(1) as usize;
         let mut queried = 0;
         for index in (0..self.len()).step_by(stride) {
-            // Without a descriptor for the copy, the reactor's watch has to suffice.
+            // Without a descriptor for the copy, the reactor's watch must suffice.
             let Ok(socket) = self.connections[index].try_clone() else { break };
             stream::send(&socket, &self.server.request, false)?;
             let received = self.receive(&socket, 0)?;

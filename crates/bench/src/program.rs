@@ -22,7 +22,7 @@ pub(crate) fn installed(program: &str, package: &str) -> Support {
     Support::when(find(program).is_some(), &format!("{program} is not installed (apt-get install {package})"))
 }
 
-/// Returns the first word with a digit in front, such as `1.26.3`, of what a program prints about its version.
+/// Returns the first word that begins with a digit, such as `1.26.3`, in a program's output about its version.
 pub(crate) fn version(program: &str, argument: &str) -> Option<String> {
     let output = Command::new(find(program)?).arg(argument).stdin(Stdio::null()).output().ok()?;
     let text = [output.stdout, output.stderr].concat();

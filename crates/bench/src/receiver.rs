@@ -1,5 +1,5 @@
 //! The receivers that `mail` measures against: `landau sink smtp` and, if domains are looked up, `landau sink dns`,
-//! processes of their own on another processor than the worker's if there is one.
+//! separate processes on a processor other than the worker's, if there is one.
 //!
 //! They belong to the worker's process group, and the kernel kills them when the worker ends for any reason.
 
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ChildStdout, Command, Stdio};
 
-/// Descriptors that a sink may keep for other things than connections.
+/// Descriptors that a sink may keep for purposes other than connections.
 const SPARE: u64 = 16;
 
 /// A process of `landau sink`.
@@ -24,7 +24,7 @@ struct Sink {
     child: OwnedChild,
     output: BufReader<ChildStdout>,
     log: PathBuf,
-    /// The port at which it listens.
+    /// The port on which it listens.
     port: u16,
     /// The number of connections that it can hold.
     capacity: u64,
@@ -66,7 +66,7 @@ impl Sink {
     }
 }
 
-/// A receiver of mail, and perhaps a name server.
+/// A receiver of mail, and optionally a name server.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     smtp: Sink,
@@ -75,8 +75,8 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Starts a sink that accepts all mail at once, and discards it. With `domains` it has the addresses of all their
-    /// hosts, and a name server knows the domains.
+    /// Starts a sink that accepts all mail at once, and discards it. With `domains` it listens on the addresses of all
+    /// their hosts, and a name server resolves the domains.
     pub(crate) fn start(context: &Context, domains: Option<u64>) -> Result<Self, Stop> {
         let addresses = if domains.is_some() { "127.0.0.0/8:0" } else { "127.0.0.1:0" };
         let smtp = Sink::start(context, &["smtp", "--listen", addresses])?;
@@ -99,7 +99,7 @@ impl Receiver {
         self.names.as_ref().map(|names| SocketAddr::from(([127, 0, 0, 1], names.port)))
     }
 
-    /// Begins to count processor time and dropped connections.
+    /// Starts counting processor time and dropped connections.
     pub(crate) fn begin(&mut self) {
         self.baseline = Usage::now(Some(self.smtp.child.id()));
     }
@@ -123,7 +123,7 @@ impl Receiver {
         system::descriptor_count(self.smtp.child.id()).is_some_and(|open| open + SPARE >= self.smtp.capacity)
     }
 
-    /// Adds what was used since [`Receiver::begin`], for so many recipients, to the facts.
+    /// Adds the usage since [`Receiver::begin`], for this number of recipients, to the facts.
     pub(crate) fn report(&self, client: Option<u32>, recipients: u64, facts: &mut Facts) {
         let number = |processor: Option<u32>| processor.map_or("any".to_owned(), |number| number.to_string());
         facts.text("server_processor", number(self.smtp.processor));

@@ -17,19 +17,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How often, and at what distance, the lock of an image is tried: for 20 s.
+/// The number of attempts to lock an image, and the pause between them: 20 s in all.
 const LOCK_TRIES: u32 = 2_000;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Name of the marker file.
 const MARKER: &str = "landau-volume";
 
-/// A kind of file system, and how to make one in an image.
+/// A kind of file system, and how to create one in an image.
 #[derive(Debug, Clone)]
 pub(crate) struct FileSystem {
     /// The kernel's name of the kind.
     kind: &'static CStr,
-    /// The program that makes it, and the Debian package that has the program.
+    /// The program that creates it, and the Debian package that contains the program.
     program: &'static str,
     package: &'static str,
     arguments: Vec<String>,
@@ -38,15 +38,15 @@ pub(crate) struct FileSystem {
 }
 
 impl FileSystem {
-    /// ext4 with nothing that writes by itself: for files whose placement matters. Blocks of the device's size, which
-    /// accepts no smaller ones. No journal, whose writes would interfere. Inode tables are written now instead of by
-    /// the kernel during the measurement, and are as small as they can be.
+    /// Returns ext4 without background writes, for files whose placement matters. Blocks have the device's size,
+    /// because the device accepts no smaller ones. There is no journal, because its writes would interfere. Inode
+    /// tables are written now instead of by the kernel during the measurement, and are as small as possible.
     pub(crate) fn bare_ext4() -> Self {
         let features = ["-O", "^has_journal,^resize_inode", "-N", "64", "-m", "0"];
         Self::ext4(&features)
     }
 
-    /// ext4 with its defaults and room for so many files.
+    /// Returns ext4 with its defaults and room for this number of files.
     pub(crate) fn ext4_for(files: u64) -> Self {
         Self::ext4(&["-N", &(files + files / 16 + 1_024).to_string(), "-m", "0"])
     }
@@ -62,21 +62,22 @@ impl FileSystem {
         }
     }
 
-    /// xfs with its defaults, but for sectors of the loop device's size: mkfs.xfs sees a file, and assumes 512 bytes.
+    /// Returns xfs with its defaults, except for sectors of the loop device's size: mkfs.xfs sees a file, and assumes
+    /// 512 bytes.
     pub(crate) fn xfs() -> Self {
         let arguments = ["-q", "-f", "-K", "-s", "size=4096"].map(str::to_owned).to_vec();
         Self { kind: c"xfs", program: "mkfs.xfs", package: "xfsprogs", arguments, smallest_bytes: 320 << 20 }
     }
 
-    /// btrfs with its defaults, and room for the metadata of so many files: in a small image it waits for that.
-    /// Creating one of 10,000 files took 0.9 ms in 256 MiB and 0.4 ms in 1 GiB.
+    /// Returns btrfs with its defaults, and room for the metadata of this number of files: in a small image, btrfs
+    /// waits for metadata space. Creating one of 10,000 files took 0.9 ms in 256 MiB and 0.4 ms in 1 GiB.
     pub(crate) fn btrfs_for(files: u64) -> Self {
         let arguments = ["-q", "-f", "-K"].map(str::to_owned).to_vec();
         let smallest_bytes = (256 << 20) + (files * (80 << 10)).min(768 << 20);
         Self { kind: c"btrfs", program: "mkfs.btrfs", package: "btrfs-progs", arguments, smallest_bytes }
     }
 
-    /// Returns why no image with it can be mounted here, if so.
+    /// Returns why no image with it can be mounted here; none if one can.
     pub(crate) fn unsupported(&self) -> Option<String> {
         let program = self.program;
         unmountable().or_else(|| {
@@ -103,7 +104,7 @@ impl FileSystem {
     }
 }
 
-/// Returns why nothing can be mounted here, if so: root in a container may not.
+/// Returns why nothing can be mounted here; none if mounting works. Root in a container may lack the permission.
 pub(crate) fn unmountable() -> Option<String> {
     if landau_sys::process::effective_user() != 0 {
         return Some("only root can mount a file system".to_owned());
@@ -112,7 +113,7 @@ pub(crate) fn unmountable() -> Option<String> {
     Some(format!("root may not mount a file system here ({refused})"))
 }
 
-/// Returns whether the kernel has a kind of file system, or modules, of which one may be for it.
+/// Returns whether the kernel has a kind of file system, or has modules, one of which may provide it.
 fn is_known(kind: &str) -> bool {
     let listed = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let has_modules = || {
@@ -122,8 +123,8 @@ fn is_known(kind: &str) -> bool {
     listed.lines().any(|line| line.split_ascii_whitespace().next_back() == Some(kind)) || has_modules()
 }
 
-/// Locks an image, so that it is mounted once at a time. The loop device holds the same open file, so the lock lasts
-/// until the device is detached, even if the worker was killed and a child of it still has the mount.
+/// Locks an image, so that it is mounted only once at a time. The loop device holds the same open file, so the lock
+/// lasts until the device is detached, even if the worker was killed and a child of it still has the mount.
 fn lock(image: &File) -> Result<(), Stop> {
     let mut tries = LOCK_TRIES;
     loop {
@@ -148,12 +149,12 @@ fn lock(image: &File) -> Result<(), Stop> {
 pub(crate) struct Volume {
     identity: Identity,
     target: CString,
-    /// `loop0`, for example; `tmpfs` in memory.
+    /// The name of the device, such as `loop0`; `tmpfs` in memory.
     device: String,
     _attached: Option<OwnedFd>,
 }
 
-/// What identifies a mount as one that this module made.
+/// Identifies a mount that this module made.
 #[derive(Debug, Clone)]
 struct Identity {
     directory: PathBuf,
@@ -177,8 +178,8 @@ impl Identity {
 }
 
 impl Volume {
-    /// Mounts the image `name`, and makes it with a file system and at least `bytes` bytes if it does not exist. The
-    /// second value is true if it was made.
+    /// Mounts the image `name`. If it does not exist, creates it with a file system and at least `bytes` bytes. The
+    /// second value is true if it was created.
     pub(crate) fn open(
         scratch: &Path,
         name: &str,
@@ -210,7 +211,7 @@ impl Volume {
         // A btrfs has its own device number.
         let expected = if file_system.kind == c"btrfs" { mounted } else { number };
         if is_new {
-            // There is no marker yet, so the device number alone has to suffice.
+            // There is no marker yet, so the device number alone must suffice.
             let below = fs::metadata(scratch).map_err(io("stat"))?.dev();
             Stop::unless(mounted == expected && mounted != below, || {
                 format!("{} is not mounted on {device}", directory.display())
@@ -258,7 +259,7 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        // A mount that is not verified stays. One that is still busy is unmounted when the process ends.
+        // A mount that cannot be verified stays. A mount that is still busy is unmounted when the process ends.
         if self.identity.verify().is_ok() {
             let _ = unmount(&self.target);
         }
@@ -269,10 +270,11 @@ impl Drop for Volume {
 fn preallocate(path: &Path, bytes: u64, progress: Progress) -> Result<(), Stop> {
     let io = |error: std::io::Error| Stop::io("write", &error);
     let image = File::create(path).map_err(io)?;
-    // Contiguous on the device below, if its file system can do that; otherwise writing allocates the space.
+    // The space is contiguous on the underlying device, if its file system can do that; otherwise writing allocates the
+    // space.
     let _ = landau_sys::disk::allocate(&image, 0, bytes);
-    // Written as a whole. Otherwise each piece that a file in 4 KiB extents does not fill stays an extent of its own in
-    // the image, and removing the image takes minutes where its file system discards every freed extent.
+    // The image is written completely. Otherwise each piece that a file in 4 KiB extents does not fill stays a separate
+    // extent of the image, and removing the image takes minutes if its file system discards every freed extent.
     write_in_parts(&image, bytes, progress, |_, _| ())?;
     image.sync_all().map_err(io)
 }
@@ -329,7 +331,8 @@ mod tests {
             let image = File::open(path.join("test.image")).unwrap();
             let block_count = image.metadata().unwrap().blocks();
             assert!(block_count * 512 >= 8 << 20, "{block_count}: the image has holes");
-            // An extent for each piece that was written would make removing it slow. `Err`: no extents are reported.
+            // An extent for each piece that was written would make the removal slow. With `Err`, no extents are
+            // reported.
             assert!(landau_sys::disk::extents(&image).map_or(0, |found| found.len()) < 64);
             fs::write(volume.directory().unwrap().join("file"), "kept").unwrap();
             drop(volume);
@@ -342,8 +345,8 @@ mod tests {
         .join()
         .unwrap();
         assert!(!fs::exists(room.path().join("test.mount/file")).unwrap(), "the mount is private");
-        // The kernel detaches the device when nobody has it open: a child that another test forks meanwhile does, until
-        // it ends.
+        // The kernel detaches the device when no process has it open. A child that another test forks in the meantime
+        // has it open until it ends.
         let backing = || fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).unwrap_or_default();
         let deadline = std::time::Instant::now() + Duration::from_secs(120);
         while backing().contains(room.path().to_str().unwrap()) {

@@ -1,8 +1,8 @@
-//! The client of `architecture`: holds so many connections at a time, and counts the replies that it received whole.
+//! The client of `architecture`: holds a number of connections open, and counts the complete replies.
 //!
 //! With the workload `busy` the server closes each connection after its reply, and the client opens another in its
-//! place. With `work` the connections stay, and each sends its next request as soon as it has its reply. The client
-//! resets connections when it closes them, so that none stays in `TIME_WAIT` at either end.
+//! place. With `work` the connections stay open, and each sends its next request as soon as it has its reply. The
+//! client resets connections when it closes them, so that none stays in `TIME_WAIT` at either end.
 
 use super::pace::Pace;
 use crate::backend::stop;
@@ -20,20 +20,21 @@ use std::time::Duration;
 /// The longest wait for any reply. The kernel repeats a dropped connection attempt after 1, 3 and 7 s.
 const REPLY_TIMEOUT_NS: u64 = 10_000_000_000;
 
-/// How long a connection may be without a reply before it counts as failed, which is looked for this often.
+/// The time without a reply after which a connection counts as failed, and the interval at which such connections are
+/// searched for.
 const SILENT_NS: u64 = 30_000_000_000;
 const SEARCH_NS: u64 = 1_000_000_000;
 
-/// So many failures in a row end a pass: the server does not serve.
+/// The number of failures in a row that ends a pass: the server does not serve.
 const FAILURES_IN_A_ROW: u64 = 1_000;
 
 /// The error that ends a curve when the server has sent no reply for [`REPLY_TIMEOUT_NS`].
 const SILENT: Error = Error { call: "reply", errno: libc::ETIMEDOUT };
 
-/// What a request carries: any segment is one.
+/// The content of a request: any segment counts as one.
 const REQUEST: &[u8] = b"work\r\n";
 
-/// A client that keeps a number of connections to a server, and counts the replies that it receives whole.
+/// A client that keeps a number of connections to a server, and counts the complete replies.
 #[derive(Debug)]
 pub struct Client {
     address: Address,
@@ -44,23 +45,23 @@ pub struct Client {
     free: Vec<u32>,
     /// The number of connections to keep open. A connection that ends is replaced if fewer are open.
     target: u64,
-    /// Connections that stay have sent nothing since their last reply.
+    /// Whether connections that stay open have sent nothing since their last reply.
     is_drained: bool,
     open: u64,
-    /// Connections that were attempted.
+    /// The number of attempted connections.
     opened: u64,
     /// Open connections that wait for a reply.
     waiting: u64,
-    /// The replies that were received whole.
+    /// The number of complete replies.
     pub replies: u64,
-    /// Connections that ended without a whole reply, by the reason.
+    /// The number of connections that ended without a complete reply, by the reason.
     failures: BTreeMap<&'static str, u64>,
     failures_in_a_row: u64,
     last_reply_ns: u64,
     searched_ns: u64,
     pace: Pace,
-    /// The time of each reply up to the last batch, and replies of that batch that no round has had yet: the time of
-    /// each from the beginning of its connection, or of its request, to its end.
+    /// The mean time of a reply as of the last batch, and the latencies of the replies that no round has used yet. A
+    /// latency lasts from the beginning of the connection, or of the request, to the end of the reply.
     each_ns: u64,
     latencies_ns: VecDeque<u64>,
 }
@@ -73,7 +74,7 @@ struct Connection {
     is_waiting: bool,
 }
 
-/// What the replies of a step cost.
+/// The cost of the replies of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct Round {
     /// Time for each reply, in nanoseconds.
@@ -82,7 +83,7 @@ pub struct Round {
     pub latency_ns: u64,
 }
 
-/// How a connection stands after an event.
+/// The state of a connection after an event.
 enum State {
     Waiting,
     Replied,
@@ -115,10 +116,10 @@ impl Client {
         })
     }
 
-    /// Keeps so many connections open, and returns what so many further replies cost. A wait may bring many replies at
-    /// once. They are a batch, which lasts from the end of the batch before, with the connections that were opened
-    /// meanwhile: each reply has the mean, and those that are left over are the next rounds'. Where connections stay,
-    /// the mean is that of the last replies of all connections (`Pace`).
+    /// Keeps `connections` connections open, and returns the cost of `replies` further replies. A wait may return many
+    /// replies at once. They are a batch, which lasts from the end of the previous batch and includes the connections
+    /// that were opened in between. Each reply has the mean time of its batch; replies that are left over count for the
+    /// next rounds. If connections stay open, the mean is that of the last replies of all connections (`Pace`).
     pub fn round(&mut self, connections: u64, replies: u64) -> Result<Round, Stop> {
         self.target = connections;
         self.last_reply_ns = monotonic_ns();
@@ -137,8 +138,8 @@ impl Client {
         Ok(Round { each_ns: self.each_ns, latency_ns })
     }
 
-    /// Receives the replies that open connections wait for, and sends nothing more: what the server has done for them
-    /// is then counted. Connections that the server keeps stay open.
+    /// Receives the outstanding replies of open connections, and sends nothing more, so that all work of the server is
+    /// counted. Connections that the server keeps stay open.
     pub fn drain(&mut self) -> Result<(), Stop> {
         self.target = 0;
         self.last_reply_ns = monotonic_ns();
@@ -166,8 +167,8 @@ impl Client {
         Ok(())
     }
 
-    /// Opens so many connections again after [`Client::drain`] and begins a new batch, so that what happened since the
-    /// last one is no part of any reply's time. Replies that no round has had yet are counted, but not their times.
+    /// Opens connections again after [`Client::drain`] and begins a new batch, so that the time since the last one is
+    /// not part of any reply's time. Replies that no round has used yet are counted, but not their times.
     pub(crate) fn begin_batch(&mut self, connections: u64) -> Result<(), Stop> {
         self.target = connections;
         self.resume()?;
@@ -177,12 +178,12 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the connections that have failed so far, by the reason.
+    /// Returns the number of connections that have failed so far, by the reason.
     pub(crate) fn failures(&self) -> &BTreeMap<&'static str, u64> {
         &self.failures
     }
 
-    /// Opens connections until there are as many as there should be.
+    /// Opens connections until there are as many as the target.
     fn fill(&mut self) -> Result<(), Stop> {
         while self.open < self.target {
             self.connect()?;
@@ -205,7 +206,7 @@ impl Client {
             Err(error) => return Err(error.into()),
         }
         let place = self.free.pop().unwrap_or(self.connections.len() as u32);
-        // A request has to wait until the connection is established; a reply without one only has to be read.
+        // A request must wait until the connection is established; a reply without a request only has to be read.
         let interest = if self.workload == Workload::Work { Interest::WRITABLE } else { Interest::READABLE };
         self.reactor.register_nonblocking(&socket, Token(place), interest).map_err(stop)?;
         self.opened += 1;
@@ -257,7 +258,8 @@ impl Client {
                 self.last_reply_ns = now_ns;
                 self.latencies_ns.push_back(latency_ns);
                 match self.workload {
-                    // Its successor is opened at once: the others of this batch should not find fewer beside them.
+                    // The replacement is opened at once, so that the number of open connections does not fall while the
+                    // rest of the batch is handled.
                     Workload::Busy => self.forget(place).and_then(|()| self.fill()),
                     Workload::Work if self.target == 0 => Ok(()),
                     Workload::Work => {
@@ -335,7 +337,7 @@ impl Client {
     }
 }
 
-/// Receives what has arrived.
+/// Receives the bytes that have arrived.
 fn receive(connection: &mut Connection, workload: Workload) -> State {
     let mut buffer = [0; 64];
     loop {
@@ -403,7 +405,7 @@ mod tests {
         assert!(replies >= 9 && (replies..=replies + 1).contains(&failures), "{replies} and {failures}");
     }
 
-    /// The time of connecting is part of a reply's: the replies' times add up to the time of the whole.
+    /// The time to connect is part of a reply's time, so the times of all replies add up to the elapsed time.
     #[test]
     fn the_times_of_all_replies_add_up_to_the_elapsed_time() {
         let address = server(4_000, |_| REPLY.len());

@@ -3,8 +3,8 @@
 use super::Server;
 use landau_sys::clock::monotonic_ns;
 
-/// A reading is followed by a pause of so many times its duration, so that readings take 2% of the time at most. One of
-/// a server with a thousand children takes a millisecond.
+/// The pause after a reading, as a multiple of the duration of the reading, so that readings take at most 2% of the
+/// time. Reading a server with a thousand children takes a millisecond.
 const PAUSE: u64 = 50;
 
 /// Reads a server's processor time.
@@ -16,7 +16,7 @@ pub(crate) struct Meter {
     /// When the last reading ended, and how long it took.
     ended_ns: u64,
     took_ns: u64,
-    /// The time of each reply between the last two readings.
+    /// The processor time per reply between the last two readings.
     each_ns: u64,
 }
 
@@ -27,8 +27,8 @@ impl Meter {
         Self { replies: 0, time_ns, ended_ns: monotonic_ns(), took_ns: 0, each_ns: 0 }
     }
 
-    /// Returns the processor time of each reply between the last two readings. Reads again if there are further replies
-    /// and the pause is over.
+    /// Returns the processor time per reply between the last two readings. Reads again if there are further replies and
+    /// the pause is over.
     pub(crate) fn each_ns(&mut self, server: &Server, replies: u64) -> u64 {
         let began_ns = monotonic_ns();
         if replies > self.replies

@@ -1,8 +1,8 @@
-//! The server that `architecture` measures: one of `landau-architectures`, a separate process on other processors than
+//! The server that `architecture` measures: one of `landau-architectures`, a separate process on processors other than
 //! the worker's.
 //!
-//! It belongs to the worker's process group, and the kernel kills it when the worker ends for any reason; what it has
-//! started ends with it.
+//! It belongs to the worker's process group, and the kernel kills it when the worker ends for any reason; everything
+//! that it has started ends with it.
 
 mod client;
 mod meter;
@@ -30,7 +30,7 @@ pub(crate) use meter::Meter;
 /// The longest wait for a pool of processes.
 const POOL_NS: u64 = 20_000_000_000;
 
-/// The members of a pool that answers and closes.
+/// The default number of members of a pool that answers and closes.
 const POOL: u64 = 16;
 
 /// A server.
@@ -61,7 +61,8 @@ pub(crate) fn workload(settings: &Settings) -> Workload {
     Workload::named(settings.text("workload")).unwrap_or(Workload::Busy)
 }
 
-/// The members of a pool where the settings do not say: with `workload=work` as many as connections, which they keep.
+/// Returns the number of members of a pool. If the settings do not give it, `workload=work` has as many members as
+/// connections, because each member keeps one.
 pub(crate) fn pool(settings: &Settings, n: u64) -> u64 {
     match (settings.count("pool"), workload(settings)) {
         (0, Workload::Work) => n,
@@ -118,34 +119,34 @@ impl Server {
         })
     }
 
-    /// Begins to count processor time, memory and dropped connections.
+    /// Starts counting processor time, memory and dropped connections.
     pub(crate) fn begin(&mut self) {
         self.memory_before = system::private_bytes(self.child.id());
         self.baseline = Usage::with_server(self.time_ns());
     }
 
-    /// Returns the processor time of the server, its threads and its children, those that have ended too.
+    /// Returns the processor time of the server, its threads and its children, including those that have ended.
     pub(crate) fn time_ns(&self) -> Option<u64> {
         let pid = self.child.id();
         let own_ns = time_of_ns(pid)?;
         if !self.architecture.has_children {
             return Some(own_ns);
         }
-        // In this order a child that is reaped meanwhile is counted by the next reading, and never twice.
+        // In this order, a child that is reaped in between is counted by the next reading, and never twice.
         let reaped_ns = self.reaped.get().ok()?;
         let living_ns: u64 = system::children(pid).into_iter().filter_map(time_of_ns).sum();
         Some(own_ns + reaped_ns + living_ns)
     }
 
-    /// Returns the private memory of the server and its children for each of so many connections, in bytes, less what
-    /// it had before the first. The members of a pool are there before, and count as a whole.
+    /// Returns the private memory of the server and its children per connection, in bytes, less the memory before the
+    /// first connection. The members of a pool exist before that, and count in full.
     pub(crate) fn memory_each(&self, connections: u64) -> Option<u64> {
         let before = if self.architecture.has_pool { 0 } else { self.memory_before? };
         let now = system::private_bytes(self.child.id())?;
         Some(now.saturating_sub(before) / connections.max(1))
     }
 
-    /// Returns why a pass ended: if the server has ended, that.
+    /// Returns why a pass ended: because the server has ended, if it has, otherwise `stop`.
     pub(crate) fn explain(&mut self, stop: Stop) -> Stop {
         let Ok(Some(status)) = self.child.try_wait() else { return stop };
         let errors = fs::read_to_string(&self.log).unwrap_or_default();
@@ -157,8 +158,8 @@ impl Server {
         vec![self.child.id()]
     }
 
-    /// Adds what was used since [`Server::begin`], for so many replies, to the facts. Returns the processor time for
-    /// each reply, in nanoseconds.
+    /// Adds the usage since [`Server::begin`], for this number of replies, to the facts. Returns the processor time per
+    /// reply, in nanoseconds.
     pub(crate) fn report(&self, client: Option<u32>, replies: u64, facts: &mut Facts) -> Option<u64> {
         let time_ns = self.time_ns();
         let end = Usage::with_server(time_ns);
@@ -171,7 +172,7 @@ impl Server {
     }
 }
 
-/// Waits until a server has forked its pool, where the system lists processes.
+/// Waits until a server has forked its pool, if the system lists processes.
 fn wait_for_pool(pid: u32, count: u32) -> Result<(), String> {
     let deadline_ns = monotonic_ns() + POOL_NS;
     while (system::children(pid).len() as u32) < count && cfg!(target_os = "linux") {

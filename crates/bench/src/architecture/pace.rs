@@ -1,8 +1,8 @@
 //! The time of a reply, from the times at which batches of replies have ended.
 //!
 //! A server that keeps its connections may do the work of several requests before it sends their replies, as a
-//! completion ring does. The client receives the first of them alone and the others in a batch at once: the first would
-//! have the time of all, the others none. So a batch is averaged with those before it, over one reply of each
+//! completion ring does. The client receives the first of them alone and the others in one batch. The first would have
+//! the time of all, and the others none. So a batch is averaged with those before it, over one reply of each
 //! connection.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Begins at a time, with so many replies.
+    /// Begins at a time, with the number of replies so far.
     pub(super) fn begin(replies: u64, now_ns: u64) -> Self {
         Self { ends: VecDeque::from([(replies, now_ns)]) }
     }
@@ -26,7 +26,7 @@ impl Pace {
         self.ends.back().map_or(0, |&(_, ns)| ns)
     }
 
-    /// Takes a pause out of the times, with the replies that arrived in it: the batches before it count on.
+    /// Excludes a pause, and the replies that arrived in it, from the times. The batches before it still count.
     pub(super) fn pause(&mut self, replies: u64, now_ns: u64) {
         let Some(&(last, last_ns)) = self.ends.back() else { return };
         for (count, ns) in &mut self.ends {
@@ -54,8 +54,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A server answers 64 requests after a millisecond of work for each, all at once. The client receives the first
-    /// two alone. One such burst is over.
+    /// Returns the times of replies of a server that answers 64 requests at once, after a millisecond of work for each.
+    /// The client receives the first two alone. One such burst is over at the start.
     fn times_of_bursts(span: u64) -> Vec<u64> {
         let mut pace = Pace::begin(0, 0);
         pace.end_batch(2, 64 * MS, span);
@@ -74,12 +74,12 @@ mod tests {
         let is_work = |ns: &u64| (990_000..1_010_000).contains(ns);
         let times = times_of_bursts(64);
         assert!(times.iter().all(is_work), "{times:?}");
-        // By batch, no reply has the time of the work.
+        // If each batch counts alone, no reply has the time of the work.
         assert!(!times_of_bursts(0).iter().any(is_work));
     }
 
-    /// A server answers one request in a millisecond. After 40 of them the client receives what is outstanding, looks
-    /// at the server for a while, and goes on.
+    /// A server answers one request in a millisecond. After 40 of them, the client receives the outstanding replies,
+    /// inspects the server for a while, and continues.
     #[test]
     fn a_pause_changes_no_time() {
         let mut pace = Pace::begin(0, 0);

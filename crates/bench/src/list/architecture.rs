@@ -1,13 +1,13 @@
 //! `architecture`: a small server answers a growing number of simultaneous connections, in one of eight architectures.
 //!
 //! Measures the time and the processor time of a reply while n connections are open. The server sends "450 too busy" to
-//! each connection and closes it; the client opens another in its place and counts the replies that it received whole.
-//! Each architecture handles a connection by something else: a program that is executed, a process that is forked, a
-//! thread, a place in the table of an event loop. With `workload=work` the connections stay, and each request costs the
-//! server a millisecond of work.
+//! each connection and closes it; the client opens another in its place and counts the complete replies. Each
+//! architecture handles a connection by other means: an executed program, a forked process, a thread, or an entry in
+//! the table of an event loop. With `workload=work` the connections stay open, and each request costs the server a
+//! millisecond of work.
 //!
 //! Not a measure of a network or of a real server: the reply is 14 bytes long and nothing is read before it. Client and
-//! server share the machine, and where the server needs less, `reply` is the time of the client: compare `processor`,
+//! server share the machine, and if the server needs less time, `reply` is the time of the client: compare `processor`,
 //! the server's processor time per reply.
 //!
 //! Source: J. Rothman and J. Buckman, "Which OS is Fastest for High-Performance Network Applications?", Sys Admin, July
@@ -28,7 +28,7 @@ use landau_sys::fork_helper::image;
 use landau_sys::system::{headroom, lists_children, setting};
 use std::collections::BTreeMap;
 
-/// Replies of a step.
+/// The number of replies of a step.
 const REPLIES_EACH: u64 = 2;
 
 /// State of a pass. The fields' order matters: connections are closed before the server ends.
@@ -42,11 +42,11 @@ pub struct Architecture {
     began_ns: u64,
     processor: Option<u32>,
     idle: IdlePoll,
-    /// The server keeps connections.
+    /// Whether the server keeps connections.
     is_kept: bool,
 }
 
-/// What a pass has seen up to a number of connections: none, each power of two up to half of the last, and the last.
+/// The counters of a pass at a number of connections: none, each power of two up to half of the last, and the last.
 #[derive(Debug)]
 struct Observation {
     n: u64,
@@ -63,10 +63,10 @@ const REPLY: usize = 0;
 const LATENCY: usize = 1;
 const PROCESSOR: usize = 2;
 
-/// The most connections that stay which a study asks for, each of which costs a millisecond of work a reply.
+/// The maximum number of kept connections in a study; each costs a millisecond of work per reply.
 const KEPT_QUICK: u64 = 64;
 const KEPT_FULL: u64 = 1_000;
-/// `select` watches descriptors below 1,024, of which the server has some of its own.
+/// `select` watches descriptors below 1,024, and the server needs some of them itself.
 const KEPT_SELECT: u64 = 400;
 
 impl Benchmark for Architecture {
@@ -145,7 +145,7 @@ impl Benchmark for Architecture {
         Variant::always(&[("architecture", "event-loops")]),
         Variant::always(&[("architecture", "io_uring")]),
         Variant::full(&[("architecture", "event-loops"), ("processors", "all")]),
-        // The three that the study of 2001 measured; the others differ little from one of them.
+        // The three architectures that the study of 2001 measured; the others differ little from one of them.
         Variant { from: Study::Quick, settings: &[("workload", "work")] },
         Variant { from: Study::Quick, settings: &[("workload", "work"), ("architecture", "exec")] },
         Variant { from: Study::Quick, settings: &[("workload", "work"), ("architecture", "thread")] },
@@ -270,7 +270,7 @@ impl Benchmark for Architecture {
                 },
             memory_bytes: 64 << 20,
             descriptors_each: 1,
-            // One may still be ending when its connection is replaced.
+            // A process may still be ending when its connection is replaced.
             processes_each: 2 * u64::from(is_each),
             disk_bytes: 1 << 20,
             ..Cost::default()
@@ -295,7 +295,7 @@ impl Benchmark for Architecture {
         let (settings, own) = (context.settings, context.host.pinned_processor);
         let is_kept = workload(settings) == Workload::Work;
         let mut server = Server::start(context)?;
-        // The first connections load code and create what the server keeps.
+        // The first connections load code and create the state that the server keeps.
         let mut first = Client::new(server.address, workload(settings))?;
         first.round(1, 4).and_then(|_| first.drain()).map_err(|stop| server.explain(stop))?;
         drop(first);
@@ -330,7 +330,7 @@ impl Benchmark for Architecture {
         if let Some(meter) = &mut self.meter {
             timer.record_ns(PROCESSOR, meter.each_ns(&self.server, self.client.replies));
         }
-        // At each power of two, but for one shortly before the end: every connection gets a reply each time.
+        // At each power of two, except for one shortly before the end, because every connection gets a reply each time.
         if (n.is_power_of_two() && 2 * n <= self.last_n) || n == self.last_n {
             self.observe(n)?;
         }
@@ -347,7 +347,8 @@ impl Benchmark for Architecture {
         report_observations(&self.observed, facts);
         let per_second = in_time as f64 * 1e9 / elapsed_ns.max(1) as f64;
         facts.count("replies_per_second", per_second.round() as u64);
-        // The clock of a process that is about to sleep may be a tick old, so half of the work must have been seen.
+        // The clock of a process that is about to sleep may be a tick old, so the check only requires that half of the
+        // work was counted.
         let (worked, least_ns) = (processor_ns.filter(|_| self.is_kept), WORK.as_nanos() as u64 / 2);
         Stop::unless(worked.is_none_or(|ns| ns >= least_ns), || {
             format!("the server used {} ns for a reply, less than half of its work", worked.unwrap_or(0))
@@ -359,8 +360,8 @@ impl Benchmark for Architecture {
 }
 
 impl Architecture {
-    /// Keeps what the pass has seen so far. Meanwhile no reply is outstanding: the clock of a process that sleeps is
-    /// exact, and reading the memory delays no reply.
+    /// Stores the counters of the pass so far. No reply is outstanding at that time: the clock of a process that sleeps
+    /// is exact, and reading the memory delays no reply.
     fn observe(&mut self, n: u64) -> Result<(), Stop> {
         self.client.drain().map_err(|stop| self.server.explain(stop))?;
         self.observed.push(Observation {
@@ -371,7 +372,7 @@ impl Architecture {
             memory_each: if self.is_kept { self.server.memory_each(n) } else { None },
             failures: self.client.failures().clone(),
         });
-        // After the last step, replies would be waited for that nothing reports.
+        // After the last step, the client would wait for replies that nothing reports.
         if n == self.last_n {
             return Ok(());
         }
@@ -380,8 +381,8 @@ impl Architecture {
 }
 
 /// Returns whether the server's processor time is read in every step. With `workload=work` a server never sleeps, and
-/// the clock of a process that runs on another processor is up to a tick old, which is several replies. And only Linux
-/// has clocks of other processes.
+/// the clock of a process that runs on another processor is up to a tick old, which is several replies. Besides, only
+/// Linux has clocks of other processes.
 fn has_meter(workload: Workload) -> bool {
     workload == Workload::Busy && cfg!(target_os = "linux")
 }
@@ -409,7 +410,7 @@ fn report_observations(observed: &[Observation], facts: &mut Facts) {
     }
 }
 
-/// Returns the backend that a server needs.
+/// Returns the backend that a server uses.
 fn used_backend(settings: &Settings, is_ring: bool) -> landau_reactor::Backend {
     if is_ring { "io_uring".parse().unwrap_or_default() } else { backend::named(settings, "backend") }
 }

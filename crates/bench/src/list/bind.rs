@@ -74,7 +74,7 @@ impl Benchmark for Bind {
         ),
     ];
     const VARIANTS: &'static [Variant] = &[
-        // A range of two thousand ports takes a moment, and the law against n / capacity is the same.
+        // A range of two thousand ports takes little time, and the law against n / capacity is the same.
         Variant::always(&[("range", "40000-42001")]),
         Variant::always(&[("range", "40000-42001"), ("family", "v6"), ("v6only", "on")]),
         Variant::always(&[("range", "40000-42001"), ("family", "v6"), ("v6only", "off")]),
@@ -185,7 +185,7 @@ impl Benchmark for Bind {
         Ok(Self {
             family,
             v6only,
-            // Tested now, while there are descriptors left for it.
+            // Tested now, while descriptors are left for it.
             mapped_peer: v6only.map(accepts_mapped_peer),
             range: settings.ports("range"),
             address: Address::any(family),

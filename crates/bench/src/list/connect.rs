@@ -8,8 +8,8 @@
 //!
 //! Not a measure of a network's latency: there is no network, only two processors of one machine.
 //!
-//! Source: the connect latency of the 2003 study, whose program timed `connect()` to learn about the server's accept;
-//! its idle connections never sent a byte.
+//! Source: the connect latency of the 2003 study, whose program timed `connect()` to measure the server's accept; its
+//! idle connections never sent a byte.
 
 use crate::backend;
 use crate::pool::ConnectionPool;
@@ -138,8 +138,8 @@ impl Benchmark for Connect {
     ];
     const PARAMETERS: &'static [Parameter] = PARAMETERS;
     const VARIANTS: &'static [Variant] = VARIANTS;
-    // The program of 2003 took both latencies in one run, on connections that it had just opened; its idle connections
-    // never sent a byte.
+    // The program of 2003 measured both latencies in one run, on connections that it had just opened; its idle
+    // connections never sent a byte.
     const REPLAYS: &'static [ReplayCase] = &[
         ReplayCase::author("2003", 5, &[("n", "5000"), ("connections", "silent")]),
         ReplayCase::corrected(&[("n", "5000"), ("connections", "silent")]),

@@ -1,15 +1,15 @@
-//! `download`: a large cold file is downloaded from a web server, mebibyte by mebibyte.
+//! `download`: downloads a large cold file from a web server, mebibyte by mebibyte.
 //!
-//! Measures how long each mebibyte takes to arrive, as a timeline: of a file in one extent, of one in extents of 64 KiB
-//! or 4 KiB in random order on the device, with another file's between them, and of one in one extent that a second
-//! reader joins half-way, who downloads another file at up to 4 MB/s. The file system is asked for the extents
+//! Measures how long each mebibyte takes to arrive, as a timeline. The file has one extent, or extents of 64 KiB or 4
+//! KiB in random order on the device, with those of another file between them. In a third case the file has one extent,
+//! and half-way a second reader begins to download another file at up to 4 MB/s. The file system reports the extents
 //! (FIEMAP). The device's read counters prove that the file was cold; its reads and the throughput are facts.
 //!
 //! Not a measure of a disk: few disks still rotate, and a virtual one may be in the host's memory. It is a timeline and
 //! does not grow with n; changes along it come from the machine, unless the disk fills a cache.
 //!
 //! Source: the fragmentation graph of the 2003 study: 11 MB/s over the network; 4 MB/s from a file that `BitTorrent`
-//! had fragmented, which lays pieces down in random order; and a drop from 11 MB/s when a second download begins.
+//! had fragmented, which writes pieces in random order; and a drop from 11 MB/s when a second download begins.
 
 use crate::extents::{self, Layout, Placement, byte_at};
 use crate::server::{self, Server};
@@ -63,10 +63,10 @@ pub struct Download {
     processor: Option<u32>,
 }
 
-/// Where the files are.
+/// The location of the files.
 #[derive(Debug)]
 enum Location {
-    /// In a file system of the benchmark's own.
+    /// In a file system for this benchmark alone.
     Image(Volume),
     /// In the run's directory; with the reason why there is no image, if one was wanted.
     Directory(PathBuf, Option<String>),
@@ -186,7 +186,7 @@ impl Benchmark for Download {
         let (layout, refused) = match make_files(directory, bytes, placement, second_from.is_some(), context.progress) {
             Ok(layout) => (layout, None),
             Err(Stop::Refused(error)) => (Layout::default(), Some((error, String::new()))),
-            // A file system with other users places files as it likes; the next pass tries again.
+            // A file system with other users may place files differently; the next pass tries again.
             Err(Stop::Wrong(reason)) if matches!(location, Location::Directory(..)) => {
                 let _ = fs::remove_file(directory.join(server::FILE));
                 (Layout::default(), Some((FIEMAP_UNSUPPORTED, reason)))
@@ -287,19 +287,20 @@ impl Benchmark for Download {
     }
 }
 
-/// Returns how many files of the size are on the device at a time: one with small extents needs as much space between
-/// them while it is made, and the second reader has its own.
+/// Returns how many files of the size are on the device at a time: a file with small extents needs as much space
+/// between them while it is made, and the second reader has its own file.
 fn file_count(settings: &Settings) -> u64 {
     if settings.is("extent", "whole") && settings.is("readers", "1") { 1 } else { 2 }
 }
 
-/// Returns the size of an image that holds so many files: ext4 keeps up to 16 MiB in reserve, and a file in extents of
-/// 4 KiB needs a table of them.
+/// Returns the size of an image that holds this number of files: ext4 keeps up to 16 MiB in reserve, and a file in
+/// extents of 4 KiB needs a table of them.
 fn image_bytes(files: u64, bytes: u64) -> u64 {
     files * bytes / 32 * 33 + (16 << 20)
 }
 
-/// Returns the step before which the second reader starts, if the settings want one: the first of the second half.
+/// Returns the step before which the second reader starts, if the settings request one: the first step of the second
+/// half.
 fn second_from(settings: &Settings, n: u64) -> Option<u64> {
     settings.is("readers", "2").then_some(n / 2 + 1)
 }
@@ -468,7 +469,7 @@ impl SecondReader {
         Ok(Self { thread: Some(thread), should_end, received })
     }
 
-    /// Ends the thread and returns how many bytes it received until then.
+    /// Ends the thread and returns the number of bytes that it received until then.
     fn finish(mut self) -> Result<u64, Stop> {
         let received = self.received.load(Ordering::Relaxed);
         match self.join() {
@@ -520,7 +521,8 @@ fn read_again_and_again(connection: &TcpStream, end: &AtomicBool, count: &Atomic
 mod tests {
     use super::*;
 
-    /// The full study's image was a few mebibytes too small for two files, so no fragmented file was ever measured.
+    /// The full study's image was once a few mebibytes too small for two files, so no fragmented file was ever
+    /// measured.
     #[test]
     fn an_image_has_room_for_its_files() {
         if let Some(reason) = FileSystem::bare_ext4().unsupported() {

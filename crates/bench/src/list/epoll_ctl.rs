@@ -3,8 +3,8 @@
 //! Measures `epoll_ctl(EPOLL_CTL_ADD)` and, during destruction, `EPOLL_CTL_DEL`. The set is a red-black tree, so the
 //! expected law is O(log N) with a small slope.
 //!
-//! Not a measure of a server: it adds a descriptor once for each connection, but waits for events all the time. The
-//! benchmark `event_wait` measures that.
+//! Not a measure of a server: a server adds a descriptor once for each connection, but waits for events all the time.
+//! The benchmark `event_wait` measures that.
 //!
 //! Source: the event notification that the 2003 study's connect benchmark rests on; perf bench has epoll ctl at a
 //! fixed size.

@@ -2,9 +2,10 @@
 //! active.
 //!
 //! Measures the event library with each of its backends. Before each iteration `active` descriptors get a byte each.
-//! Timed are the wait, and separately the handling of the reported events until each active descriptor was reported.
-//! Then the bytes are read, as a server would, so that edge-triggered and one-shot backends report the descriptors
-//! again. `event_wait` measures the bare system calls, with descriptors that stay ready; here the events are consumed.
+//! The wait is timed, and so is, separately, the handling of the reported events until each active descriptor was
+//! reported. Then the bytes are read, as a server would, so that edge-triggered and one-shot backends report the
+//! descriptors again. `event_wait` measures the bare system calls, with descriptors that stay ready; here the events
+//! are consumed.
 //!
 //! Not a measure of a server's iteration: this loop never sleeps, and does nothing with an event.
 //!
@@ -30,7 +31,7 @@ use std::time::Duration;
 /// Maximum of the default n: with a backend that checks each of n descriptors, a sweep costs n².
 const MAX_N_FULL: u64 = 9_000;
 
-/// Maximum number of active descriptors: what one wait of the reactor reports.
+/// Maximum number of active descriptors: as many as one wait of the reactor reports.
 const MAX_ACTIVE: u64 = 256;
 
 /// Timeout of the check's waits.
@@ -159,7 +160,7 @@ impl Benchmark for EventLoop {
 
     fn step_us(settings: &Settings) -> u64 {
         match settings.text("backend") {
-            // They look at each descriptor in each iteration.
+            // These backends check each descriptor in each iteration.
             "select" | "poll" => 15 + settings.count("n") / 6,
             _ => 30,
         }
@@ -191,7 +192,7 @@ impl Benchmark for EventLoop {
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         self.add()?;
         // Some backends submit a new descriptor at once, others with the next wait, which is this untimed one. Backends
-        // that have to be armed again after an event pay for that in the timed wait.
+        // that must be armed again after an event pay for that in the timed wait.
         self.reactor.wait(Some(Duration::ZERO)).map_err(backend::refused)?;
         self.consume()?;
         self.choose();
@@ -269,7 +270,7 @@ impl EventLoop {
         }
     }
 
-    /// Takes the timed iteration.
+    /// Performs the timed iteration.
     #[inline(always)]
     fn iterate(&mut self, timer: &mut Timer) -> Result<(), Stop> {
         let (reactor, is_pending, spurious) = (&mut self.reactor, &mut self.is_pending, &mut self.spurious);

@@ -5,7 +5,7 @@
 //!
 //! Does not represent tables with gaps: here, as in `dup`, the lowest unused descriptor is always the next one.
 //!
-//! Source: will-it-scale's eventfd test has the call, without accumulation.
+//! Source: will-it-scale's eventfd test makes the call, without accumulation.
 
 use landau_engine::{Benchmark, Context, Cost, Facts, Host, Parameter, Phase, Settings, Stop, Support, Timer};
 use landau_sys::descriptor::close;

@@ -1,11 +1,11 @@
-//! `files`: a directory fills with files that are created, written and closed, looked up, opened, read back and
+//! `files`: fills a directory with files, which are created, written and closed, looked up, opened, read back and
 //! removed.
 //!
-//! Measures each call by itself, as the number of names in the directory grows. With `order=file` each file is read
+//! Measures each call separately, as the number of names in the directory grows. With `order=file` each file is read
 //! back right after it was written, and the files are removed one by one on the way down. With `order=phase` all files
-//! are written before the first is read back, in the order of their creation; `cache=cold` then drops their pages
-//! before, and fails unless the kernel confirms that none is left. Each file has its own content, which is compared
-//! when it is read back. With `size=0B` the names alone are created, looked up and removed.
+//! are written before the first is read back, in the order of their creation; `cache=cold` drops their pages before
+//! they are read, and fails unless the kernel confirms that none is left. Each file has its own content, which is
+//! compared when it is read back. With `size=0B` only the names are created, looked up and removed.
 //!
 //! Not a measure of a disk, unless `durability` asks for one: with `durability=none` the data is in memory when a call
 //! returns, and is written later or never. Classes of durability promise different things, so a faster one is not a
@@ -37,35 +37,35 @@ use std::time::Duration;
 /// Bytes of a page of the page cache on most systems. A stamp at this distance makes every page of every file differ.
 const PAGE: usize = 4096;
 
-/// Timeout for the device to receive what earlier passes left in memory.
+/// Timeout for the device to receive data that earlier passes left in memory.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout for the device to receive the files that are to be dropped from memory.
 const WRITE_BACK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A pass with more files than this, or more that are removed from the device, takes about a minute. Such a case has
-/// fewer planned passes: with five, a verdict has no reservation.
+/// fewer planned passes: five are enough for a verdict without reservation.
 const MANY: u64 = 100_000;
 const MANY_COLD: u64 = 5_000;
 const PASSES_OF_MANY: u32 = 5;
 
-/// The most files whose residency a warm pass asks for.
+/// The maximum number of files whose residency a warm pass queries.
 const ASKED: u64 = 256;
 
-/// The error that ends a cold pass where it cannot be proven that a file is not in memory.
+/// The error that ends a cold pass if it cannot be proven that a file is not in memory.
 const UNPROVEN: landau_sys::Error = landau_sys::Error { call: "cachestat", errno: libc::EOPNOTSUPP };
 
-/// The least share of a warm file's pages that has to be in memory.
+/// The minimum share of a warm file's pages that must be in memory.
 const WARM_SHARE: f64 = 0.9;
 
-/// Where the directory of a pass is, with and without the file system's help ([`PassDirectory`]).
+/// Descriptions of the place of a pass's directory, with and without the file system's help ([`PassDirectory`]).
 const SPREAD: &str = "the fastest of several block groups for each pass (chattr +T)";
 const NOT_SPREAD: &str = "chosen by the file system";
 
 /// The error that ends a cold pass on a file system that keeps files in memory only.
 const NEVER_COLD: landau_sys::Error = landau_sys::Error { call: "posix_fadvise", errno: libc::EOPNOTSUPP };
 
-/// What a pass does before a file counts as stored.
+/// The operations after which a file counts as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Durability {
     None,
@@ -96,7 +96,7 @@ impl Durability {
     }
 }
 
-/// The phases, in the order in which a pass has them. Which of them a case has depends on its settings.
+/// The phases, in the order in which a pass has them. The settings of a case determine which of them it has.
 const CREATE: Phase = Phase::up("create", "open(O_CREAT|O_EXCL): a new name in the directory");
 const WRITE: Phase = Phase::up("write", "write() of the whole content");
 const SYNC: Phase =
@@ -134,7 +134,7 @@ fn phases(settings: &Settings) -> Vec<Phase> {
     optional.into_iter().filter(|(_, is_present)| *is_present).map(|(phase, _)| phase).collect()
 }
 
-/// Where a case has each phase; a phase that it lacks is never timed.
+/// The index of each phase in a case; a phase that the case lacks is never timed.
 #[derive(Debug, Default)]
 struct Places {
     create: usize,
@@ -177,22 +177,23 @@ pub struct Files {
     durability: Durability,
     is_by_file: bool,
     is_cold: bool,
-    /// Why files of this file system cannot be read cold, if the case wants that.
+    /// Why files of this file system cannot be read cold, if the case requires that.
     refused: Option<landau_sys::Error>,
-    /// The kernel reports which pages of this file system are in memory.
+    /// Whether the kernel reports which pages of this file system are in memory.
     has_residency: bool,
     file_system: String,
     /// The content of the file of this step.
     content: Vec<u8>,
     buffer: Vec<u8>,
-    /// Names of the last part of the directory that steps have not had yet, and each one's share of its time.
+    /// The names in the last part of the listing that no step has used yet, and the share of each name in the time of
+    /// that part.
     listed: u64,
     listed_in_all: u64,
     readdir_ns: u64,
-    /// Time of the creation half, without what is not the benchmark's.
+    /// Time of the creation half, excluding work that does not belong to the benchmark.
     elapsed_ns: u64,
     processor_ns: u64,
-    /// Whether the device had received what earlier passes wrote.
+    /// Whether the device had received the data that earlier passes wrote.
     written_back: &'static str,
 }
 
@@ -262,8 +263,8 @@ impl Benchmark for Files {
         Variant::full(&[("filesystem", "tmpfs")]),
         Variant::full(&[("size", "0B"), ("n", "1000000")]),
     ];
-    // Of the study's sizes the smallest and the largest, the two that the article names. The corrected cases differ in
-    // the durability alone, which the study did not control.
+    // The smallest and the largest of the study's sizes, the two that the article names. The corrected cases differ
+    // only in durability, which the study did not control.
     const REPLAYS: &'static [ReplayCase] = &[
         ReplayCase::author("2001", 1, &[("n", "10000")]),
         ReplayCase::author("2001", 1, &[("n", "10000"), ("size", "128KiB")]),
@@ -411,7 +412,8 @@ impl Benchmark for Files {
         }
         let share_ns = self.list()?;
         timer.record_ns(self.places.readdir, share_ns);
-        // In the order of their creation: `check` has counted them, and n falls from their number to 1.
+        // The files are read in the order of their creation: `check` has counted them, and n falls from their number to
+        // 1.
         let index = self.listed_in_all + 1 - n;
         let name = name(index)?;
         stamp(&mut self.content, index);
@@ -438,7 +440,7 @@ impl Benchmark for Files {
         }
         facts.number("processor_time_per_file", (self.processor_ns / steps.max(1)) as f64, FactUnit::Ns);
         facts.number("time_per_file", (self.elapsed_ns / steps.max(1)) as f64, FactUnit::Ns);
-        // A call that met a limit may have left one more.
+        // A call that reached a limit may have left one more.
         let names = count_names(&self.directory.handle)?;
         Stop::unless((steps..=steps + 1).contains(&names), || {
             format!("the directory lists {names} names after {steps} files were created")
@@ -475,7 +477,7 @@ impl Files {
         Ok(())
     }
 
-    /// Looks a file up, and reads it if it has content.
+    /// Looks up a file, and reads it if it has content.
     #[inline(always)]
     fn read(&mut self, name: &CString, calls: &mut Sequence) -> Result<(), Stop> {
         let (directory, places, size) = (&self.directory.handle, &self.places, self.content.len());
@@ -489,10 +491,10 @@ impl Files {
         Stop::unless(got == size, || format!("{name:?} ends after {got} of {size} bytes"))
     }
 
-    /// Compares what was read with what was written, if the step read anything.
+    /// Compares the content that was read with the content that was written, if the step read anything.
     fn compare(&mut self, n: u64, has_read: bool) -> Result<(), Stop> {
         let is_equal = !has_read || self.buffer == self.content;
-        // What the next file leaves in the buffer must not pass for its content.
+        // Bytes that the read of the next file leaves in the buffer must not pass for its content.
         if let Some(first) = self.buffer.first_mut() {
             *first = !*first;
         }
@@ -514,7 +516,7 @@ impl Files {
         Ok(self.readdir_ns)
     }
 
-    /// Drops the files from the page cache if the case is cold, and reports what it holds.
+    /// Drops the files from the page cache if the case is cold, and reports what the page cache holds.
     fn report_cache(&self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
         if self.content.is_empty() || steps == 0 {
             return Ok(());
@@ -545,7 +547,7 @@ impl Files {
         })
     }
 
-    /// Calls `of` with every so-manyth of the first `steps` files. Returns the number of files.
+    /// Calls `of` with every `stride`-th of the first `steps` files. Returns the number of files.
     fn each(&self, steps: u64, stride: u64, of: &mut dyn FnMut(&File) -> Result<(), Stop>) -> Result<u64, Stop> {
         let mut count = 0;
         for n in (1..=steps).step_by(stride as usize) {
@@ -556,7 +558,7 @@ impl Files {
     }
 }
 
-/// Returns how many pages of the page cache hold so many bytes of a file.
+/// Returns the number of pages of the page cache that hold this many bytes of a file.
 fn pages_of(bytes: usize, page_bytes: usize) -> u64 {
     bytes.div_ceil(page_bytes) as u64
 }
@@ -584,8 +586,9 @@ fn stamp(content: &mut [u8], n: u64) {
     }
 }
 
-/// Returns whether the kernel reports the pages of a file that are in memory: one that was just written must have some.
-/// An older kernel does not report it, and a file system over another one, or with its own cache, reports none.
+/// Returns whether the kernel reports the pages of a file that are in memory: a file that was just written must have
+/// some. An older kernel does not report them. A file system on top of another one, or with its own cache, reports
+/// none.
 fn probe_residency(directory: &OwnedFd) -> Result<bool, Stop> {
     let probe = file::create(directory, c"probe", false)?;
     file::write_all(&probe, &[1; PAGE])?;
@@ -614,7 +617,7 @@ fn image_bytes(settings: &Settings, file_system: &FileSystem) -> u64 {
     (space(settings) + (96 << 20)).max(file_system.smallest_bytes)
 }
 
-/// Returns a kind of file system with room for so many files.
+/// Returns a kind of file system with room for this number of files.
 fn file_system(kind: &str, files: u64) -> FileSystem {
     match kind {
         "xfs" => FileSystem::xfs(),
@@ -623,7 +626,7 @@ fn file_system(kind: &str, files: u64) -> FileSystem {
     }
 }
 
-/// Returns the file system that the case asks for, mounted; none for that of the run's folder.
+/// Mounts and returns the file system that the case selects; none for that of the run's folder.
 fn volume(context: &Context) -> Result<Option<Volume>, Stop> {
     let settings = context.settings;
     match settings.text("filesystem") {
@@ -664,7 +667,7 @@ mod tests {
         }
     }
 
-    /// The page cache's pages are the system's, of up to 64 KiB.
+    /// Pages of the page cache have the system's page size, which is at most 64 KiB.
     #[test]
     fn pages_are_those_of_the_system() {
         assert_eq!(

@@ -4,9 +4,9 @@
 //! read the child's report. During destruction: `kill`, and the time from the kill until `waitpid` has returned. A
 //! child reads the clock, writes that time stamp into a pipe and sleeps, so `byte` contains one call of the child.
 //!
-//! Not a measure of the kernel alone: the parent's memory decides. A dynamically linked parent has more mappings to
-//! copy, and a large one more page tables; hence the parameters `linkage`, `resident` and `mappings`. The parent is the
-//! fork helper, a small program, because Landau itself would be a large one.
+//! Not a measure of the kernel alone: the cost depends on the parent's memory. A dynamically linked parent has more
+//! mappings to copy, and a large one more page tables; hence the parameters `linkage`, `resident` and `mappings`. The
+//! parent is the fork helper, a small program, because Landau itself would be a large one.
 //!
 //! Source: the fork and static fork benchmarks of Felix von Leitner's 2003 study (3,000 children, at first 5,000, each
 //! of which wrote one byte); destruction as suggested by Niels Provos (23 October 2003), who ended the oldest child

@@ -1,16 +1,16 @@
-//! `mail`: the mail engine sends to recipients, over a growing number of connections, down a growing list, or in a
-//! growing number of domains.
+//! `mail`: the mail engine sends to recipients over a growing number of connections, in a growing list, or in a growing
+//! number of domains.
 //!
-//! Measures what a recipient costs while all connections are busy: the time, and the processor time of the engine. The
-//! engine runs in the worker; the receiver is `landau sink smtp`, a process of its own. With `grows=connections` each
+//! Measures the cost of a recipient while all connections are busy: the time, and the processor time of the engine. The
+//! engine runs in the worker; the receiver is `landau sink smtp`, a separate process. With `grows=connections` each
 //! step puts one more connection to work and times the next 50 recipients over all of them; connections are opened
 //! ahead of time, because opening one among thousands of busy ones takes several rounds of all of them. With
-//! `grows=recipients` the connections stay as they are and n is the place in the list. With `grows=domains` they do,
-//! too: each step adds a domain and times the next five recipients in the list, who are in all domains so far. With
-//! `names=on` each domain is looked up at `landau sink dns` and has a host of its own, so that connections carry a few
-//! messages each, as in 2001; otherwise one server takes everything. A batch of replies settles many recipients at
-//! once; each has the mean of its batch. At the end the engine's ledger and the sink's counters must agree on every
-//! recipient.
+//! `grows=recipients` the connections stay as they are and n is the place in the list. With `grows=domains` the
+//! connections stay as they are, too: each step adds a domain and times the next five recipients in the list, which are
+//! in all domains so far. With `names=on` each domain is looked up at `landau sink dns` and has a separate host, so
+//! that connections carry a few messages each, as in 2001; otherwise one server takes everything. A batch of replies
+//! settles many recipients at once; each has the mean of its batch. At the end the engine's ledger and the sink's
+//! counters must agree on every recipient.
 //!
 //! Not a measure of the network, of name servers or of other receivers: the sink answers at once. `recipient` is the
 //! time of the slower of engine and sink, whose processor times are facts; `processor` is the engine's alone.
@@ -33,30 +33,30 @@ use landau_sys::process::thread_time_ns;
 use std::fs;
 use std::time::Duration;
 
-/// The recipients that a step with `grows=connections` sends to, at least.
+/// The minimum number of recipients of a step with `grows=connections`.
 const RECIPIENTS_EACH: u64 = 50;
 
-/// The recipients beyond those, at most: each connection at work may answer in the turn that ends a step, and the event
-/// loop hands out so many events in a turn.
+/// The maximum number of recipients beyond those: each connection at work may answer in the iteration that ends a step,
+/// and the event loop returns up to this number of events in an iteration.
 const BEYOND_EACH: u64 = 256;
 
-/// The bytes of a recipient's line in the ledger, at most.
+/// The maximum length of a recipient's line in the ledger, in bytes.
 const LINE_BYTES: u64 = 128;
 
-/// The recipients of a step with `grows=domains`.
+/// The number of recipients of a step with `grows=domains`.
 const RECIPIENTS_PER_DOMAIN: u64 = 5;
 
-/// The recipients in memory with `grows=domains`, besides one for each connection: those in a new domain are sent to so
-/// many recipients later.
+/// The number of recipients in memory with `grows=domains`, in addition to one for each connection. Mail to a new
+/// domain is sent that many recipients later.
 const AHEAD_IN_DOMAINS: u64 = 500;
 
-/// The domains of 2001.
+/// The number of domains in the study of 2001.
 const DOMAINS_OF_2001: u32 = 9_113;
 
-/// How many connections are opened ahead of time: so many and an eighth of those at work.
+/// The number of connections that are opened ahead of time, in addition to an eighth of those at work.
 const AHEAD: u64 = 64;
 
-/// The most recipients in memory: the engine's default.
+/// The maximum number of recipients in memory: the engine's default.
 const ACTIVE: usize = 20_000;
 
 /// The longest wait for a connection or a reply. The kernel repeats a dropped connection attempt after 1, 3 and 7 s.
@@ -69,7 +69,8 @@ const OF_2001: [(u32, &str); 3] = [
     (3_000, "2001: tuned FreeBSD, not always"),
 ];
 
-/// What an engine and a sink need besides connections: event loops, the ledger, standard streams.
+/// The descriptors that an engine and a sink need in addition to connections: event loops, the ledger, standard
+/// streams.
 const OTHER_DESCRIPTORS: u64 = 32;
 
 /// The error that ends a curve when the sink has no descriptor left for another connection.
@@ -84,9 +85,9 @@ pub struct Mail {
     receiver: Option<Receiver>,
     mode: Mode,
     grows: Grows,
-    /// The connections at the last step.
+    /// The number of connections at the last step.
     most: u64,
-    /// The recipients that were done before the first step.
+    /// The number of recipients that were done before the first step.
     done_before: u64,
     /// The means of the last batch.
     each: Each,
@@ -112,7 +113,7 @@ impl Grows {
         }
     }
 
-    /// Returns the recipients of a step, at least.
+    /// Returns the minimum number of recipients of a step.
     const fn recipients_each(self) -> u64 {
         match self {
             Self::Connections => RECIPIENTS_EACH,
@@ -121,15 +122,15 @@ impl Grows {
         }
     }
 
-    /// Returns the recipients of a step in the mean over a pass of `n` steps, at most. In a list and over domains, what
-    /// is sent beyond a step counts for the next ones.
+    /// Returns the maximum mean number of recipients of a step over a pass of `n` steps. In a list and over domains,
+    /// recipients beyond a step count for the next ones.
     fn most_recipients_each(self, n: u64) -> u64 {
         let beyond = if self == Self::Connections { n.min(BEYOND_EACH) } else { 0 };
         self.recipients_each() + beyond
     }
 }
 
-/// What a recipient cost.
+/// The cost of a recipient.
 #[derive(Debug, Clone, Copy, Default)]
 struct Each {
     elapsed_ns: u64,
@@ -434,7 +435,7 @@ fn domains(context: &Context) -> u64 {
     }
 }
 
-/// Returns the delivery of a pass: a list without end, to the sink.
+/// Returns the delivery of a pass: an endless list of recipients, sent to the sink.
 fn delivery(context: &Context, receiver: &Receiver) -> Result<Delivery, Stop> {
     let settings = context.settings;
     let io = |error: std::io::Error| Stop::io("write", &error);
@@ -495,7 +496,8 @@ fn text(bytes: u64) -> Vec<u8> {
     text
 }
 
-/// Puts so many connections to work, and opens some that later steps need. Goes on sending until enough were greeted.
+/// Puts `connections` connections to work, and opens `ahead` more, which later steps need. Sends until enough
+/// connections were greeted.
 fn work(run: &mut Run, receiver: &Receiver, connections: u64, ahead: u64) -> Result<(), Stop> {
     if run.own_limit().is_none() {
         run.set_sessions(u32::try_from(connections + ahead).unwrap_or(u32::MAX));
@@ -517,7 +519,8 @@ fn work(run: &mut Run, receiver: &Receiver, connections: u64, ahead: u64) -> Res
     Ok(())
 }
 
-/// Sends until so many recipients are done. Returns what each of this batch cost; nothing if they are done already.
+/// Sends until `until` recipients are done. Returns the mean cost of the recipients of this batch; none if they are
+/// done already.
 #[inline(always)]
 fn send(run: &mut Run, until: u64) -> Result<Option<Each>, Stop> {
     let before = run.progress().recipients.done;
@@ -554,8 +557,8 @@ fn stop(error: landau_mail::Error) -> Stop {
 mod tests {
     use super::*;
 
-    /// A pass with 1,000 connections wrote 24 MB, and 7.4 MB were reserved: on a small disk it ended in the middle. The
-    /// recipients are those of `landau run mail --set mail.mode=rset --set mail.grows=connections --set mail.n=N`.
+    /// A pass with 1,000 connections once wrote 24 MB where 7.4 MB were reserved: on a small disk it failed half-way.
+    /// The recipients are those of `landau run mail --set mail.mode=rset --set mail.grows=connections --set mail.n=N`.
     #[test]
     fn the_ledger_of_a_pass_fits_in_what_is_reserved() {
         let line = "{\"recipient\":667174,\"to\":\"u66718@d0005.example\",\"state\":\"accepted\",\

@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 #[derive(Debug)]
 pub struct MapFiles {
     paths: Vec<CString>,
-    /// Pages of the files that the device did not have before the first step, if the system reports it.
+    /// Pages of the files that were not yet on the device before the first step, if the system reports their number.
     dirty_pages: Option<u64>,
     files: Vec<(OwnedFd, Mapping)>,
 }
@@ -97,15 +97,15 @@ impl Benchmark for MapFiles {
     }
 }
 
-/// Times that a page is touched until it is in the page cache.
+/// The maximum number of times that a page is touched to bring it into the page cache.
 const READS_MAX: usize = 5;
 
-/// Reads a file's page if it is not in the page cache, and checks that it is there. Returns how many of its pages the
-/// device does not have, if the system reports it.
+/// Reads a file's page if it is not in the page cache, and checks that it is there. Returns how many of its pages are
+/// not yet on the device, if the system reports it.
 fn ensure_cached(path: &CString) -> Result<Option<u64>, Stop> {
     let file = open(path)?;
     let mapping = Mapping::new(file.as_fd(), 0, page_bytes(), false)?;
-    // A page that the kernel takes away at once is touched again.
+    // A page that the kernel reclaims at once is touched again.
     let mut is_resident = mapping.resident_pages(page_bytes())? == 1;
     for _ in 0..READS_MAX {
         if is_resident {

@@ -1,7 +1,7 @@
 //! `mmap`: maps every second page of a large cached file separately and touches it.
 //!
-//! Measures `mmap()` of one page, the first access (a minor page fault), and `munmap()` during destruction. Only every
-//! second page, so that no two mappings can be merged: the kernel's set of mappings grows.
+//! Measures `mmap()` of one page, the first access (a minor page fault), and `munmap()` during destruction. It maps
+//! only every second page, so that no two mappings can be merged and the kernel's set of mappings grows.
 //!
 //! Not a measure of mapping many small files: alternate pages of one file are the worst case for systems that merge
 //! mappings, and one file is one object (Thor Lancelot Simon's objection, 23 October 2003; `map_files` answers it).
@@ -32,7 +32,7 @@ pub struct Mmap {
     populate: bool,
     /// Page numbers in the order of mapping.
     order: Vec<u64>,
-    /// Pages of the file that the device did not have before the first step, if the system reports it.
+    /// Pages of the file that were not yet on the device before the first step, if the system reports their number.
     dirty_pages: Option<u64>,
     mappings: Vec<Mapping>,
 }
@@ -176,8 +176,8 @@ fn max_map_count() -> Option<u64> {
     setting("vm.max_map_count")?.parse().ok()
 }
 
-/// Times that a file is read until all of it is in the page cache. A kernel that reclaims pages before memory is short
-/// (DAMON) takes some away meanwhile.
+/// The maximum number of times that a file is read to bring all of it into the page cache. A kernel that reclaims pages
+/// before memory is short (DAMON) evicts some in the meantime.
 const READS_MAX: usize = 5;
 
 /// Reads the file if it is not in the page cache as a whole, and checks that it is.
@@ -197,7 +197,7 @@ fn ensure_cached(file: &File, pages: u64) -> Result<(), Stop> {
 }
 
 /// Returns how many of the file's pages are in the page cache. Maps a part at a time: a mapping of the whole file would
-/// be what a limit on the address space meets first.
+/// be the first to exceed a limit on the address space.
 fn resident_pages(file: &File, pages: u64) -> Result<u64, Stop> {
     const PART: u64 = 256;
     let mut resident = 0;

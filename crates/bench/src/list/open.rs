@@ -6,7 +6,7 @@
 //! Not a measure of file systems: the path is short, and cached from the first call on. `map_files` opens thousands of
 //! different files.
 //!
-//! Source: the open graph of the 2003 study, reduced to what does not depend on the directory.
+//! Source: the open graph of the 2003 study, reduced to the part that does not depend on the directory.
 
 use crate::files::small_file;
 use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings, Stop, Timer};

@@ -1,6 +1,6 @@
-//! `pids`: a model of a kernel's allocator of process identifiers gives out numbers among sleeping processes.
+//! `pids`: a model of a kernel's allocator of process identifiers allocates numbers among those of sleeping processes.
 //!
-//! Measures 1,000 allocations, each followed by the end of its process, while n processes sleep: the seed of this
+//! Measures 1,000 allocations, each followed by the end of its process, while n processes sleep: the original of this
 //! benchmark timed as many forks. The models are data structures in user space ([`landau_pids`]), so the allocators of
 //! eight kernels run on one machine, and nothing but the search grows. `visits_per_allocation_at_N` are facts.
 //!
@@ -9,7 +9,7 @@
 //! 99 of 100 allocations, and everything in the next.
 //!
 //! Source: D. Schultz, "Process Creation/Destruction Benchmarks" (February 2004), which compared three allocators in
-//! FreeBSD with 1,000 and later 10,000 forks; the models name theirs.
+//! FreeBSD with 1,000 and later 10,000 forks; each model names its own source.
 
 use landau_engine::{
     Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Support,
@@ -24,7 +24,7 @@ pub struct Pids {
     population: Population,
     allocations: u32,
     last_n: u64,
-    /// Visits of an allocation at some n.
+    /// The mean number of visits of an allocation, at some n.
     visits: Vec<(u64, f64)>,
 }
 
@@ -147,7 +147,7 @@ impl Benchmark for Pids {
     }
 }
 
-/// Returns what the settings describe.
+/// Returns the experiment that the settings describe.
 fn experiment(settings: &Settings) -> Option<Experiment> {
     let (model, workload) = (named(settings.text("allocator"))?, Workload::named(settings.text("workload"))?);
     Some(Experiment { model, workload, pid_max: settings.count("pid_max") as u32 })

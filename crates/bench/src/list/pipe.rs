@@ -5,7 +5,7 @@
 //! Can mislead if an unprivileged user has many pipes: past `fs.pipe-user-pages-soft` the kernel allocates smaller
 //! rings, and the call becomes cheaper.
 //!
-//! Source: will-it-scale's pipe and libMicro's pipe tests have the call, without accumulation.
+//! Source: will-it-scale's pipe and libMicro's pipe tests make the call, without accumulation.
 
 use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, pipe};

@@ -1,8 +1,8 @@
 //! `request`: an idle connection, one of a growing number, requests a small file from a web server.
 //!
 //! Measures the latency of a request on a keep-alive connection that is chosen at random among all open ones: to the
-//! first and to the last byte of the response. Before each request one more connection is opened, untimed, and has had
-//! a response. Every step checks that none was closed.
+//! first and to the last byte of the response. Before each request, one more connection is opened and receives a
+//! response, untimed. Every step checks that none was closed.
 //!
 //! Not a measure of the latency of a server under load: there is one request at a time, and most of its latency is the
 //! wake-up of the server.

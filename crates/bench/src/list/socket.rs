@@ -12,7 +12,7 @@
 //! descriptor 256, 512, 1,024 … Hence the parameter `threads`, and `reserve` as the remedy.
 //!
 //! Source: the socket benchmark of Felix von Leitner's 2003 study (10,000 sockets); since 7 November 2003 it closed and
-//! replaced socket 10 before each call, against such a memory in one kernel. Threads after a finding of Ted Unangst
+//! replaced socket 10 before each call, to defeat such a hint in one kernel. Threads after a finding of Ted Unangst
 //! (August 2025).
 
 use landau_engine::{
@@ -35,7 +35,7 @@ pub struct Socket {
     threads: Vec<Sleeper>,
 }
 
-/// What happens in the middle of the descriptor table before a call.
+/// The gap that is made in the middle of the descriptor table before a call.
 #[derive(Debug, Clone, Copy)]
 enum Hole {
     /// Nothing.
@@ -174,7 +174,7 @@ impl Benchmark for Socket {
 }
 
 impl Socket {
-    /// Closes the socket in the middle, if there is a hole to be made and a socket. Returns its place and its number.
+    /// Closes the socket in the middle, if a hole is requested and there is a socket. Returns its index and its number.
     fn open_hole(&mut self) -> Option<(usize, RawFd)> {
         let index = self.sockets.len() / 2;
         if matches!(self.hole, Hole::None) || index >= self.sockets.len() {
@@ -184,7 +184,7 @@ impl Socket {
         Some((index, socket.as_raw_fd()))
     }
 
-    /// Puts the socket that took the number of the closed one in its place.
+    /// Moves the socket that took the number of the closed one to the index of the closed one.
     fn fill_hole(&mut self, index: usize, number: RawFd, socket: OwnedFd) -> Result<(), Stop> {
         let taken = socket.as_raw_fd();
         self.sockets.push(socket);

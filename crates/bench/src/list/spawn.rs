@@ -7,12 +7,12 @@
 //! The naive test (the default) hides an allocator: the parent of thousands of sleepers waits for any of its children,
 //! and the kernel walks all of them. The study found two such bottlenecks and changed its test twice; the source no
 //! longer says how. So each of its choices is a parameter: whose children the sleepers are, how the parent waits, what
-//! the sleepers execute, how the child is created, and the linkage. The page shows what each removes.
+//! the sleepers execute, how the child is created, and the linkage. The page shows how much cost each removes.
 //!
 //! Not a measure of an allocator alone: `pids` has those of other kernels as models.
 //!
 //! Source: D. Schultz, "Process Creation/Destruction Benchmarks" (February 2004), with the numbers of sleepers that he
-//! had (up to some 3,000) and more.
+//! used (up to some 3,000) and more.
 
 use landau_engine::{
     Benchmark, CallTags, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop,
@@ -32,16 +32,17 @@ pub struct Spawn {
     sleepers: Sleepers,
     places: Places,
     pids: Vec<u32>,
-    /// Time in which sleepers were created.
+    /// The time that was spent creating sleepers.
     set_up: Duration,
     without: Without,
 }
 
-/// What a child costs before the first sleeper: medians of [`CYCLE`].
+/// The cost of a child before the first sleeper: medians of [`CYCLE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Without {
     own_ns: u64,
-    /// Of the naive test, whose children take turns with the own ones; none if it could not be set up beside it.
+    /// The cost in the naive test, whose children alternate with those of this test; none if the naive test could not
+    /// be set up alongside.
     naive_ns: Option<u64>,
 }
 
@@ -94,12 +95,12 @@ impl Benchmark for Spawn {
         ),
     ];
     const VARIANTS: &'static [Variant] = &[
-        // The ladder, then its first step by the other way.
+        // The ladder, then an alternative to its first step.
         Variant::always(&[("wait", "pid")]),
         Variant::always(&[("wait", "pid"), ("parent", "helper")]),
         Variant::always(&[("wait", "pid"), ("parent", "helper"), ("image", "executed")]),
         Variant::always(&[("parent", "helper")]),
-        // One switch each, from the last step.
+        // One change each, relative to the last step.
         Variant::full(&[("wait", "pidfd"), ("parent", "helper"), ("image", "executed")]),
         Variant::full(&[("wait", "pid"), ("parent", "reaper"), ("image", "executed")]),
         Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("creation", "vfork")]),
@@ -110,7 +111,7 @@ impl Benchmark for Spawn {
         Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("pids", "sequential")]),
         Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("pids", "blocked")]),
     ];
-    // His first test, and his second one by a reconstruction of its two changes; then the ladder between them.
+    // The study's first test, and its second one by a reconstruction of the two changes; then the ladder between them.
     const REPLAYS: &'static [ReplayCase] = &[
         ReplayCase::author("2004", 3, &[("n", "3000")]),
         ReplayCase::author("2004", 3, &[("n", "3000"), ("wait", "pid"), ("parent", "helper"), ("image", "executed")]),
@@ -211,7 +212,8 @@ impl Benchmark for Spawn {
 }
 
 impl Spawn {
-    /// Adds a sleeper and times a child. A sleeper whose child is refused is ended, because its step does not count.
+    /// Adds a sleeper and times a child. If the child is refused, its sleeper is ended, because the step does not
+    /// count.
     fn add_and_time(&mut self) -> Result<Cycle, Stop> {
         let began = Instant::now();
         let pid = self.places.add(&mut self.sleepers)?;
@@ -230,7 +232,7 @@ impl Spawn {
     }
 }
 
-/// Starts what has no sleepers yet, and counts softirqs beside its children if it stays on one processor.
+/// Starts a test that has no sleepers yet, and counts softirqs during its children if it stays on one processor.
 fn start(settings: &Settings, setup: Setup, processor: Option<u32>) -> Result<Sleepers, Failure> {
     let mut sleepers = Sleepers::start(settings.text("linkage"), setup)?;
     if let Some(processor) = processor {
@@ -248,17 +250,17 @@ fn naive(settings: &Settings, setup: Setup, processor: Option<u32>) -> Result<Op
     }
 }
 
-/// Children that are timed before the first sleeper, and how many of them are not counted.
+/// The number of children that are timed before the first sleeper, and the number of these that are not counted.
 const WITHOUT: usize = 251;
 const WARM_UP: usize = 50;
 
 impl Without {
-    /// Times children of both tests in turns, and ends the naive one.
+    /// Times children of both tests alternately, and ends the naive one.
     fn measure(own: &mut Sleepers, mut naive: Option<Sleepers>) -> Result<Self, Failure> {
         let cost = |sleepers: &mut Sleepers| sleepers.cycle().map(|cycle| cycle.reaped_ns - cycle.before_ns);
         let (mut own_ns, mut naive_ns) = (Vec::new(), Vec::new());
         for turn in 0..WITHOUT {
-            // Each comes first in every second turn.
+            // Each test comes first in every second turn.
             for is_own in [turn % 2 == 0, turn % 2 == 1] {
                 match &mut naive {
                     _ if is_own => own_ns.push(cost(own)?),
@@ -276,7 +278,7 @@ impl Without {
     }
 }
 
-/// Returns why this process may not create sleepers with chosen pids, if so. It is tried once.
+/// Returns why this process may not create sleepers with chosen pids; none if it may. This is tried only once.
 fn refusal() -> Option<String> {
     static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
     REFUSAL.get_or_init(|| try_all().err().map(|failure| reason(&failure))).clone()
@@ -298,13 +300,13 @@ fn reason(failure: &Failure) -> String {
     }
 }
 
-/// Returns whether this build has the program that the sleepers execute, if they do. The error says why not.
+/// Returns whether this build has the program that the sleepers execute, if they execute one. The error says why not.
 fn needed_program(settings: &Settings) -> Result<(), &'static str> {
     if settings.is("image", "executed") { sleeping_program().map(drop) } else { Ok(()) }
 }
 
-/// Returns why the sleepers cannot have pids up to `pid_max`, if so: a tenth must stay free, or most random pids would
-/// be in use. The pids of the host bound n as all its resources do.
+/// Returns why the sleepers cannot have pids up to `pid_max`; none if they can. A tenth must stay free; otherwise most
+/// random pids would be in use. The pids of the host bound n, like all its resources.
 fn too_few_pids(settings: &Settings) -> Option<String> {
     let (n, pid_max) = (settings.count("n"), settings.count("pid_max"));
     let most = pid_max.saturating_sub(u64::from(LOW)) / 10 * 9;
@@ -314,7 +316,7 @@ fn too_few_pids(settings: &Settings) -> Option<String> {
     })
 }
 
-/// Where the sleepers' pids are.
+/// The choice of the sleepers' pids.
 #[derive(Debug)]
 struct Places {
     kind: &'static str,
@@ -324,16 +326,16 @@ struct Places {
     last: Option<u32>,
     /// Sleepers so far.
     count: u32,
-    /// Choices that were in use.
+    /// The number of chosen pids that were in use.
     refused: u64,
 }
 
-/// Lower pids are those of daemons: the kernel does not give them out again after its first pass.
+/// Lower pids are those of daemons: the kernel does not allocate them again after its first pass.
 const LOW: u32 = 300;
-/// Sleepers of a block; as in the models of `pids`.
+/// The number of sleepers in a block, as in the models of `pids`.
 const BLOCK: u32 = 64;
-/// Choices in a row that are in use before the pids are taken for exhausted. At nine tenths of them in use, a thousand
-/// random ones all are once in 10⁴⁵ times.
+/// The number of successive chosen pids in use after which the pids count as exhausted. With nine tenths of them in
+/// use, a thousand random choices are all in use once in 10⁴⁵ times.
 const TRIES: u32 = 1_000;
 
 impl Places {
@@ -357,7 +359,7 @@ impl Places {
                 }
                 Err(Failure::Refused(error)) if error.errno == libc::EEXIST => {
                     self.refused += 1;
-                    // A sequence goes on behind what is in use; a block goes on elsewhere.
+                    // A sequence continues after the pid in use; a block continues elsewhere.
                     self.last = chosen.filter(|_| self.kind == "sequential");
                 }
                 Err(other) => return Err(other.into()),
@@ -386,7 +388,7 @@ mod tests {
     use super::*;
     use landau_engine::Study;
 
-    /// The pids of the first sleepers if none is in use.
+    /// Returns the pids of the first sleepers if none is in use.
     fn chosen(kind: &str) -> Vec<u32> {
         let mut places = Places::new(kind, 99_999, 7);
         let choices = (0..3 * BLOCK).map(|_| {
@@ -412,18 +414,18 @@ mod tests {
         let refused = support("5000", "1000", "random");
         assert!(refused.contains("300 to 1000") && refused.contains("630 fit"), "{refused}");
         assert!(support("631", "1000", "sequential").contains("630 fit"));
-        // What this host allows is another question.
+        // Whether this host allows that many is a separate question.
         assert!(!support("630", "1000", "random").contains("fit"));
         assert!(!support("5000", "1000", "kernel").contains("fit"));
     }
 
-    /// Guards against a limit that is no result: the check would find a sleeper more than there were steps.
+    /// Guards against losing a limit as a result: the check would find one sleeper more than there were steps.
     #[test]
     fn a_sleeper_whose_child_is_refused_is_ended() {
         if !landau_sys::sleepers::is_allowed().unwrap() {
             return;
         }
-        // There is no such way of creating a child: the first one is refused, after the sleeper.
+        // This way of creating a child does not exist: the first child is refused, after its sleeper was added.
         let setup = Setup { creation: CREATIONS.len(), ..Setup::default() };
         let places = || Places::new("random", 99_999, 7);
         let mut spawn = Spawn {
@@ -438,7 +440,7 @@ mod tests {
         assert!(!spawn.sleepers.sleeps(places().choose().unwrap()).unwrap());
     }
 
-    /// Without the naive test the own one is measured all the same: there may be no room for both.
+    /// Without the naive test, the main test is still measured: there may be no room for both.
     #[test]
     fn children_without_sleepers_are_timed_with_and_without_the_naive_test() {
         if !landau_sys::sleepers::is_allowed().unwrap() {

@@ -1,14 +1,14 @@
-//! `tcp`: makes the calls by which a server accepts and answers one more connection, while thousands are open.
+//! `tcp`: makes the calls with which a server accepts and answers one more connection, while thousands are open.
 //!
-//! Measures each call of an event-driven server alone: `accept4()` of a connection whose handshake is complete,
+//! Measures each call of an event-driven server separately: `accept4()` of a connection whose handshake is complete,
 //! `epoll_ctl()` to watch it, `epoll_wait()` when one of all connections has sent a request, `recv()` of it, and the
-//! response by `send()`, and once more by `send()` of a header and `sendfile()`; during destruction `close()`. Which
-//! connection sends the request is random. The client's calls are made between them, untimed, by the same thread, so
-//! that the server never waits.
+//! response by `send()`, and once more by `send()` of a header and `sendfile()`; during destruction `close()`. The
+//! connection that sends the request is chosen at random. The same thread makes the client's calls in between, untimed,
+//! so that the server never waits.
 //!
 //! Not a measure of a server: it parses nothing, and never sleeps. `landau predict` adds the calls up.
 //!
-//! Source: the connect and HTTP latencies of Felix von Leitner's 2003 study, taken apart into the server's calls.
+//! Source: the connect and HTTP latencies of Felix von Leitner's 2003 study, divided into the server's calls.
 
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
@@ -165,7 +165,7 @@ impl Tcp {
         Ok(client)
     }
 
-    /// Has the client of one connection send a request, and answers it twice.
+    /// Sends a request from the client of one connection, and answers it twice.
     fn answer(&mut self, index: usize, timer: &mut Timer) -> Result<(), Stop> {
         let Self { connections, set, events, request, response, file, buffer, .. } = self;
         let Connection { server, client } = &connections[index];
@@ -185,7 +185,7 @@ impl Tcp {
     }
 }
 
-/// Returns a file of so many bytes, in the page cache.
+/// Returns a file of this size, in the page cache.
 fn cached_file(folder: &Path, size: usize) -> Result<File, Stop> {
     let path = folder.join("response");
     std::fs::write(&path, vec![b'f'; size]).map_err(|error| Stop::io("write", &error))?;

@@ -1,8 +1,8 @@
-//! `timerfd`: timers are created and armed, then closed one by one.
+//! `timerfd`: creates and arms thousands of timers, then closes them one by one.
 //!
-//! Measures `timerfd_settime()` beside thousands of armed timers. Linux keeps the high-resolution timers of a processor
-//! in a red-black tree ordered by expiry, so the law to expect is O(log N): a new timer descends the tree, and one that
-//! expires first also reprograms the hardware.
+//! Measures `timerfd_settime()` while thousands of timers are armed. Linux keeps the high-resolution timers of a
+//! processor in a red-black tree ordered by expiry, so the expected law is O(log N): a new timer descends the tree, and
+//! one that expires first also reprograms the hardware.
 //!
 //! Not a measure of the cost of the timeouts of a server: event libraries keep those in a separate data structure and
 //! arm one kernel timer for the earliest.
@@ -103,8 +103,8 @@ impl Benchmark for Timerfd {
         Stop::unless(numbers.len() as u64 == steps, || format!("{} of {steps} timers are open", numbers.len()))?;
         let Some(newest) = self.timers.last() else { return Ok(()) };
         Stop::unless(!wait_readable(&newest.as_fd(), 0)?, || "a timer expired during the pass".to_owned())?;
-        // Armed for the past, it must become readable: the kernel uses the time it is given, and the check above can
-        // fail.
+        // Armed for the past, it must become readable: this shows that the kernel uses the given time, and that the
+        // check above can fail.
         newest.set(1)?;
         Stop::unless(wait_readable(&newest.as_fd(), 1_000)?, || {
             "a timer that was armed for the past did not expire".to_owned()

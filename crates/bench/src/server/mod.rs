@@ -1,8 +1,8 @@
 //! The web server that `connect`, `request` and `download` measure.
 //!
-//! The server is a separate process, and runs on another processor than the worker if there is one. It is never linked
-//! into the worker, because the worker's processor time and memory would then include the server's. To add a server,
-//! write one file in `list/` that implements [`WebServer`], and run `cargo xtask registry`.
+//! The server is a separate process, and runs on a different processor from the worker's if there is one. It is never
+//! linked into the worker, because the worker's processor time and memory would then include the server's. To add a
+//! server, write one file in `list/` that implements [`WebServer`], and run `cargo xtask registry`.
 
 mod command;
 mod list;
@@ -22,8 +22,8 @@ use std::process::Command;
 pub(crate) use process::Server;
 pub(crate) use usage::Usage;
 
-/// How long a server keeps an idle connection, in seconds: longer than any pass, so that no connection is closed while
-/// n grows. lighttpd stores it in 15 bits.
+/// The time for which a server keeps an idle connection, in seconds: longer than any pass, so that no connection is
+/// closed while n grows. lighttpd stores it in 15 bits.
 const IDLE_TIMEOUT_S: u32 = 30_000;
 
 /// The error that ends a curve when the server has no descriptor left for another connection.
@@ -73,7 +73,7 @@ pub(crate) trait WebServer: Sync {
         true
     }
 
-    /// Returns whether the server can be made to speak a protocol.
+    /// Returns whether the server can be configured to speak a protocol.
     fn speaks(&self, protocol: Protocol<'_>) -> bool {
         matches!(protocol, Protocol::Http1)
     }
@@ -103,23 +103,23 @@ pub(crate) struct Start<'a> {
     pub(crate) tuning: Option<Tuning<'a>>,
 }
 
-/// What an operator sets who wants throughput.
+/// The settings of an operator who wants throughput.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tuning<'a> {
     /// Whether connections are accepted with their first request.
     pub(crate) defers_accept: bool,
-    /// What the server speaks.
+    /// The protocol of the server.
     pub(crate) protocol: Protocol<'a>,
 }
 
-/// What a server speaks at its port.
+/// The protocol of a server at its port.
 #[derive(Debug, Clone, Copy)]
 pub enum Protocol<'a> {
     /// HTTP/1.1 without TLS.
     Http1,
-    /// HTTP/2 without TLS, by clients that know.
+    /// HTTP/2 without TLS, for clients with prior knowledge.
     Http2,
-    /// HTTP/2 and HTTP/1.1 over TLS, as ALPN decides.
+    /// HTTP/2 and HTTP/1.1 over TLS, as negotiated by ALPN.
     Tls {
         /// The certificate.
         certificate: &'a Path,
@@ -134,7 +134,7 @@ impl Start<'_> {
         self.tuning.is_some_and(|tuning| tuning.defers_accept)
     }
 
-    /// Returns what the server shall speak.
+    /// Returns the protocol that the server must speak.
     pub(crate) fn protocol(&self) -> Protocol<'_> {
         self.tuning.map_or(Protocol::Http1, |tuning| tuning.protocol)
     }
@@ -219,7 +219,7 @@ fn is_set(settings: &Settings, name: &str) -> bool {
     !matches!(settings.text(name), "" | "none")
 }
 
-/// Connects to a listener of this process.
+/// Checks that a client can connect to a listener of this process over loopback.
 pub(crate) fn loopback_works() -> std::io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let client = TcpStream::connect(listener.local_addr()?)?;
@@ -247,7 +247,7 @@ fn loopback_or_private_address(url: &str) -> Result<(SocketAddr, &str, &str), St
     ))
 }
 
-/// Makes the document root with a file of the size that the settings give, and returns its path.
+/// Creates the document root with a file of the size in the settings, and returns its path.
 pub(crate) fn document_root(context: &Context) -> Result<PathBuf, Stop> {
     let io = |error: std::io::Error| Stop::io("write", &error);
     let bytes = context.settings.bytes("file");

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Timeout for a server to accept connections.
 const START_NS: u64 = 20_000_000_000;
 
-/// Descriptors that a server may keep for other things than connections.
+/// Descriptors that a server may keep for purposes other than connections.
 const SPARE: u64 = 16;
 
 /// A running server, started by Landau or by the user.
@@ -43,8 +43,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server that the settings select on a small file, or connects to the external one. Returns when it
-    /// accepts connections.
+    /// Starts the server that the settings select, with a small file to serve, or connects to the external one. Returns
+    /// when it accepts connections.
     pub(crate) fn selected(context: &Context) -> Result<Self, Stop> {
         match select(context.settings) {
             Selection::External(url) => Self::external(url),
@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// Starts the server that the settings select on a document root.
+    /// Starts the server that the settings select with a document root.
     pub(crate) fn start(context: &Context, root: &Path) -> Result<Self, Stop> {
         let settings = context.settings;
         let Selection::Launched(name, kind) = select(settings) else { return Self::external(settings.text("url")) };
@@ -137,7 +137,7 @@ impl Server {
         }
     }
 
-    /// Begins to count processor time and dropped connections.
+    /// Starts counting processor time and dropped connections.
     pub(crate) fn begin(&mut self) {
         self.baseline = self.usage();
     }
@@ -173,7 +173,7 @@ impl Server {
         (self.descriptors()? + SPARE >= capacity).then_some(error)
     }
 
-    /// Adds the server's identity and what was used since [`Server::begin`], over `steps` steps, to the facts.
+    /// Adds the server's identity and the usage since [`Server::begin`], over `steps` steps, to the facts.
     pub(crate) fn report(&self, client: Option<u32>, steps: u64, facts: &mut Facts) {
         let number = |processor: Option<u32>| processor.map_or("any".to_owned(), |number| number.to_string());
         facts.text("server", self.name.clone());
@@ -193,7 +193,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The number of one that was reaped may belong to a stranger.
+        // The pid of a child that was reaped may belong to an unrelated process.
         if let Some(child) = &mut self.child
             && matches!(child.try_wait(), Ok(None))
         {
@@ -210,7 +210,7 @@ fn request(host: &str, path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: landau\r\n\r\n").into_bytes()
 }
 
-/// Returns a port of 127.0.0.1 that nothing listens on at this moment.
+/// Returns a port of 127.0.0.1 on which nothing listens at this moment.
 fn free_port() -> Result<u16, Stop> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| Stop::io("bind", &error))?;
     Ok(listener.local_addr().map_err(|error| Stop::io("getsockname", &error))?.port())

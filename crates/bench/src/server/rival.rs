@@ -1,5 +1,5 @@
 //! The servers of the list as rivals of `landau serve`, for the project's chores, which compare the CPU time of a
-//! request. A rival is configured as an operator would who wants throughput; a benchmark leaves the server's defaults.
+//! request. A rival is configured as by an operator who wants throughput; a benchmark keeps the server's defaults.
 
 pub use super::Protocol;
 use super::{Start, Tuning, list};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// How a rival is started.
+/// The options with which a rival is started.
 #[derive(Debug, Clone, Copy)]
 pub struct Rival<'a> {
     /// The document root.
@@ -17,11 +17,11 @@ pub struct Rival<'a> {
     pub directory: &'a Path,
     /// The port on 127.0.0.1 to listen on.
     pub port: u16,
-    /// The limit of descriptors of the server's process.
+    /// The limit on descriptors of the server's process.
     pub descriptors: u64,
     /// Whether connections are accepted with their first request (`TCP_DEFER_ACCEPT`), if the server can.
     pub defers_accept: bool,
-    /// What the server speaks at its port.
+    /// The protocol of the server at its port.
     pub protocol: Protocol<'a>,
 }
 
@@ -30,11 +30,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     list::SERVERS.iter().map(|(name, _)| *name).filter(|name| *name != "landau")
 }
 
-/// Returns the command that starts a rival in the foreground, after it has written the configuration.
+/// Writes a rival's configuration, and returns the command that starts the rival in the foreground.
 ///
 /// # Errors
 ///
-/// The reason why this server cannot be compared here, such as that it is not installed.
+/// Fails with the reason why this server cannot be compared here, such as that it is not installed.
 pub fn command(name: &str, rival: &Rival<'_>) -> Result<Command, String> {
     let (_, server) = list::SERVERS.iter().find(|(known, _)| *known == name).ok_or("no such server")?;
     let settings = Settings::from_map(BTreeMap::new());

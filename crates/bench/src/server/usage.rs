@@ -1,5 +1,5 @@
-//! What server and client use during a pass: processor time, and connections that the kernel dropped. And how often the
-//! controller ran meanwhile, which should sleep.
+//! The usage of server and client during a pass: processor time, and connections that the kernel dropped. Also counts
+//! how often the controller ran, which should sleep during the pass.
 
 use landau_engine::{FactUnit, Facts};
 use landau_sys::clock::monotonic_ns;
@@ -21,7 +21,7 @@ impl Usage {
         Self::with_server(server.and_then(|pid| system::process_tree(pid).into_iter().map(system::cpu_time_ns).sum()))
     }
 
-    /// Reads the counters of this process, beside the processor time of a server that was read otherwise.
+    /// Reads the counters of this process, and takes the processor time of a server that was read by other means.
     pub(crate) fn with_server(server_ns: Option<u64>) -> Self {
         Self {
             at_ns: monotonic_ns(),
@@ -37,7 +37,7 @@ impl Usage {
         self.server_ns
     }
 
-    /// Adds what was used from `self` to `end`, in which there were `count` of `unit`, to the facts.
+    /// Adds the usage from `self` to `end` to the facts; `count` is the number of `unit`s in that time.
     pub(crate) fn report(self, end: Self, (count, unit): (u64, &str), facts: &mut Facts) {
         let elapsed_ns = (end.at_ns - self.at_ns).max(1) as f64;
         let mut processor_time = |name: &str, from: Option<u64>, to: Option<u64>| {

@@ -15,9 +15,9 @@ impl WebServer for H2o {
     fn configure(&self, start: &Start) -> Result<Command, Stop> {
         let (root, own, port) = (start.root.display(), start.directory.display(), start.port);
         let descriptors = start.descriptors;
-        // Started by root, h2o becomes `nobody`, which cannot read the document root.
+        // If root starts it, h2o switches to `nobody`, which cannot read the document root.
         let user = if landau_sys::process::effective_user() == 0 { "user: root\n" } else { "" };
-        // Without TLS h2o speaks both protocols at one port.
+        // Without TLS, h2o speaks both protocols on one port.
         let tls = match start.protocol() {
             Protocol::Http1 | Protocol::Http2 => String::new(),
             Protocol::Tls { certificate, key } => {

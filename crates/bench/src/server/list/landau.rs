@@ -20,10 +20,10 @@ impl WebServer for Landau {
         let mut command = Command::new(landau_sys::process::this_program()?);
         command.arg("serve").arg(start.root).args(["--listen", "127.0.0.1:0", "--backend", backend, "--json"]);
         let timeout = format!("{IDLE_TIMEOUT_S}s");
-        // The first is for a connection that has never sent anything.
+        // The head timeout applies to a connection that has never sent anything.
         command.args(["--head-timeout", &timeout, "--idle-timeout", &timeout]);
         if landau_sys::process::effective_user() == 0 {
-            // The kernel no longer kills a process with its parent once it has changed its user.
+            // After a process has changed its user, the kernel no longer kills it with its parent.
             command.args(["--user", "root"]);
         }
         Ok(command)

@@ -36,7 +36,7 @@ impl WebServer for Lighttpd {
         (descriptors / 2, FULL)
     }
 
-    /// Over TLS it needs a module that is a package of its own.
+    /// For TLS it needs a module from a separate package.
     fn speaks(&self, protocol: Protocol<'_>) -> bool {
         !matches!(protocol, Protocol::Tls { .. })
     }
