@@ -1,4 +1,4 @@
-//! Judges the curves of a run between its rounds, from the record as far as it is written.
+//! Assessment of a run's curves between its rounds, from the part of the record that is already written.
 
 use landau_engine::{Assessment, Assessor, Error, OpenCurve};
 use landau_record::Follower;
@@ -6,7 +6,7 @@ use landau_report::Verdicts;
 use landau_report::precision::{Curves, Need};
 use std::path::Path;
 
-/// Judges the record that the run writes. Curves whose case got no further pass keep their verdict.
+/// Assesses the record that the run is writing. A curve keeps its verdict if its case had no further pass.
 #[derive(Debug)]
 pub(crate) struct RecordAssessor {
     record: Follower,
@@ -14,12 +14,12 @@ pub(crate) struct RecordAssessor {
 }
 
 impl RecordAssessor {
-    /// Opens the record of a run that begins or continues.
+    /// Opens the record of a new or a resumed run.
     pub(crate) fn open(path: &Path) -> Result<Self, landau_record::Error> {
         Ok(Self { record: Follower::open(path)?, curves: Curves::default() })
     }
 
-    /// Returns the verdicts on the curves as judged last.
+    /// Returns the verdicts of the last assessment.
     pub(crate) fn into_verdicts(self) -> Verdicts {
         self.curves.into_verdicts()
     }

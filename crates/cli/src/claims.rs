@@ -1,5 +1,5 @@
-//! Claims and the benchmarks of this program, for `check`, `lab test` and `lab bisect`: what the words of a claim name,
-//! and what must be measured to decide it.
+//! Resolves the words of a claim to benchmarks, phases and settings, and selects the cases that decide it. Used by
+//! `check`, `lab test` and `lab bisect`.
 
 use anyhow::bail;
 use landau_bench::REGISTRY;
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 /// Every phase.
 const ALL: &str = "*";
 
-/// Returns a claim whose subjects have at most one phase, and settings as `SETTING=VALUE`, which may have been typed as
-/// values alone.
+/// Returns the claim with at most one phase for each subject. Each setting is written as `SETTING=VALUE`; the user may
+/// have typed only the value.
 ///
 /// # Errors
 ///
-/// Fails on a benchmark, phase, setting or value that does not exist, on a value that may be of several settings, and
-/// on several phases or values of one setting.
+/// Fails on a benchmark, phase, setting or value that does not exist, on a value that more than one setting accepts,
+/// and on several phases or several values of one setting.
 pub(crate) fn resolved(claim: &Claim) -> anyhow::Result<Claim> {
     let subject = resolved_subject(&claim.subject)?;
     let assertion = match &claim.assertion {
@@ -57,10 +57,10 @@ pub(crate) fn settings(subject: &Subject) -> impl Iterator<Item = (&str, &str)> 
     subject.words.iter().filter_map(|word| word.split_once('='))
 }
 
-/// How far a case must be measured.
+/// Range of n over which a case must be measured.
 #[derive(Debug, Default)]
 struct Extent {
-    /// The settings that were named.
+    /// The settings that differ from those of the quick study.
     named: Vec<String>,
     /// The largest number of objects that a claim needs.
     to: Option<u64>,
@@ -68,11 +68,12 @@ struct Extent {
     is_whole: bool,
 }
 
-/// Returns the cases that decide resolved claims, for `landau run --case`: each in the quick study's size, unless the
-/// claims name an n; then up to the largest. The default case of a benchmark comes before its others.
+/// Returns the cases that decide resolved claims, for `landau run --case`. Each case has the size of the quick study,
+/// unless its claims name an n; then it is measured up to the largest. The default case of a benchmark precedes its
+/// other cases.
 pub(crate) fn cases<'c>(claims: impl Iterator<Item = &'c Claim>) -> anyhow::Result<Vec<String>> {
-    // By benchmark, number of settings other than the study's, and all settings: `fork` and `fork.linkage=dynamic` may
-    // be one case.
+    // Keyed by the benchmark, the number of settings that differ from the study's, and all settings, because `fork` and
+    // `fork.linkage=dynamic` may be the same case.
     let mut extents: BTreeMap<(&str, usize, BTreeMap<String, String>), Extent> = BTreeMap::new();
     for claim in claims {
         let other = match &claim.assertion {
@@ -101,7 +102,7 @@ pub(crate) fn cases<'c>(claims: impl Iterator<Item = &'c Claim>) -> anyhow::Resu
     Ok(cases)
 }
 
-/// How many objects to measure, if not as many as the study.
+/// Returns the number of objects to measure; `None` if it is that of the study.
 fn steps(
     benchmark: &str,
     settings: BTreeMap<String, String>,
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(claim("socket.*.ns: no cliff").to_string(), "socket.*.ns: no cliff");
     }
 
-    /// Guards against a claim about another curve than the one that was meant.
+    /// Guards against a claim that is decided by a curve that the user did not mean.
     #[test]
     fn what_names_no_curve_is_an_error() {
         let table = [
@@ -157,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Guards against a claim that shortens the curve of another one.
+    /// Guards against a claim that shortens the curve that another claim needs.
     #[test]
     fn a_claim_is_measured_as_far_as_it_asks() {
         assert_eq!(shown(&["socket: < 2us at 100", "socket.*: no cliff below 50"]), ["socket.n=101"]);
@@ -167,8 +168,7 @@ mod tests {
         assert_eq!(shown(&["bind: < 2us at 100", "bind: O(1)"]), ["bind"]);
     }
 
-    /// Guards against a setting or the other side of a ratio that is not measured, and against two cases where one is
-    /// meant.
+    /// Guards against a setting or a side of a ratio that is not measured, and against two cases that are the same.
     #[test]
     fn settings_and_the_other_side_of_a_ratio_are_measured() {
         let claims = ["fork.static: < 2x fork.musl at 200", "fork.dynamic: O(1)", "fork: no cliff"];

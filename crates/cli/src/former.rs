@@ -1,17 +1,17 @@
-//! Former names of subcommands, flags and flags' values, each answered with today's.
+//! Former names of subcommands, flags and values of flags, with the current name of each.
 //!
 //! The names of benchmarks and their parameters change in `landau_record::former`, which reads old records too.
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// A name that has changed: the command that it belongs to, the former name and today's.
+/// A renamed subcommand or flag: its command, the former name and the current one.
 type Renamed = (&'static str, &'static str, &'static str);
 
-/// Subcommands that have changed.
+/// Renamed subcommands.
 pub(crate) const SUBCOMMANDS: &[Renamed] = &[("lab", "engines", "platforms")];
 
-/// Flags that have changed.
+/// Renamed flags.
 pub(crate) const FLAGS: &[Renamed] = &[
     ("run", "--out", "--output"),
     ("run", "--page", "--report"),
@@ -29,10 +29,10 @@ pub(crate) const FLAGS: &[Renamed] = &[
     ("serve", "--fence", "--sandbox"),
 ];
 
-/// A flag's value that has changed: command, flag, the former value and today's.
+/// A renamed value of a flag: command, flag, the former value and the current one.
 type RenamedValue = (&'static str, &'static str, &'static str, &'static str);
 
-/// Values of flags that have changed.
+/// Renamed values of flags.
 pub(crate) const VALUES: &[RenamedValue] = &[("load", "--arrivals", "uniform", "constant")];
 
 /// Returns what to type instead, if the command line failed because of a former name.
@@ -46,7 +46,7 @@ pub(crate) fn explain(error: &Error, words: &[String]) -> Option<String> {
     };
     match error.kind() {
         ErrorKind::UnknownArgument => {
-            // A flag comes as `--out`, a short one with its value as `-eexact`.
+            // Clap returns a long flag as `--out`, and a short one with its value as `-eexact`.
             let typed = text(error, ContextKind::InvalidArg)?;
             let old = if typed.starts_with("--") { typed } else { typed.get(..2)? };
             find(FLAGS, old).map(|is| now(old, is))
@@ -56,7 +56,7 @@ pub(crate) fn explain(error: &Error, words: &[String]) -> Option<String> {
             find(SUBCOMMANDS, old).map(|is| now(old, is))
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
-            // The flag comes with its value's name: `--accept <HOW>`.
+            // Clap returns the flag with the name of its value: `--accept <HOW>`.
             let flag = text(error, ContextKind::InvalidArg)?.split(' ').next()?;
             let old = text(error, ContextKind::InvalidValue)?;
             let row = VALUES.iter().find(|(command, of_flag, was, _)| of(command) && *of_flag == flag && *was == old);

@@ -41,9 +41,9 @@ fn main() -> ExitCode {
     let parsed = parser.try_get_matches_from(arguments).and_then(|found| command::Landau::from_arg_matches(&found));
     let landau = match parsed {
         Ok(landau) => landau,
-        // `--help` and `--version` are errors to clap, with an output of their own and status 0.
+        // For clap, `--help` and `--version` are errors, with separate output and status 0.
         Err(mut error) => {
-            // The tip to write `-- --full`: no benchmark or file has such a name.
+            // Removes the tip to write `-- --full`: no benchmark or file has such a name.
             let tip = error.get(ContextKind::Suggested).map(|tip| format!("{tip:?}"));
             if tip.is_some_and(|tip| tip.contains("as a value")) {
                 error.remove(ContextKind::Suggested);

@@ -53,7 +53,8 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// Checks that each setting belongs to a benchmark that runs: one that is named or has one of the `cases`.
+    /// Checks that each setting belongs to a benchmark that runs: one that is named, or that one of the `cases` belongs
+    /// to.
     ///
     /// # Errors
     ///
@@ -164,7 +165,7 @@ pub(crate) fn numbers(text: &str) -> Result<Numbers, String> {
     Ok(Numbers(found))
 }
 
-/// Parses a time limit of at least a second; the record keeps it in whole seconds.
+/// Parses a time limit of at least one second. The record stores it in whole seconds.
 pub(crate) fn whole_seconds(text: &str) -> Result<Duration, String> {
     let limit = landau_units::duration_in(Duration::from_secs(1)..=landau_units::LONGEST)(text);
     let limit = limit.map_err(|error| error.to_string())?;

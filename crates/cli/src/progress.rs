@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar with the time left on a terminal, only failures and notes in a pipe.
+//! Progress on standard error: on a terminal, a bar with the time left; in a pipe, only failures and notes.
 
 use crate::terminal::visible;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -17,7 +17,7 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     /// Whether failures and skipped cases are printed if standard error is not a terminal.
     quiet: bool,
-    /// The adaptive round and the curves that are not resolved, behind the case's name.
+    /// The adaptive round and the number of unresolved curves, printed after the case's name.
     round: String,
 }
 
@@ -186,13 +186,13 @@ impl KernelObserver for Kernels {
     }
 }
 
-/// Returns the words about a pass: the case, the side if there are two, and the round.
+/// Returns the description of a pass: the case, the side if there are two, and the round.
 fn pass_words(label: &str, role: Option<Role>, round: &str) -> String {
     let side = role.map_or(String::new(), |role| format!(" · {}", role.name()));
     format!("{label}{side}{round}")
 }
 
-/// Returns the words about an adaptive round behind the case's name.
+/// Returns the description of an adaptive round, printed after the case's name.
 fn round_words(round: u32, unresolved: usize, of: usize) -> String {
     format!(" · round {}, {unresolved} of {of} curves not resolved", round + 1)
 }
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(pass_words("bind", None, ""), "bind");
     }
 
-    /// The event counts rounds from 0, as records do; people count from 1.
+    /// The event counts rounds from 0, as records do; the text counts from 1.
     #[test]
     fn an_adaptive_round_is_named_with_what_is_left() {
         assert_eq!(round_words(6, 12, 96), " · round 7, 12 of 96 curves not resolved");

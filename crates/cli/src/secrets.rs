@@ -1,6 +1,6 @@
-//! Hides the secrets of a command line: records and their pages contain the command, and both are published.
+//! Redacts the secrets in a command line: records and pages contain the command, and both are published.
 
-/// What a secret is replaced by.
+/// The replacement for a secret.
 const HIDDEN: &str = "…";
 
 /// A header whose name contains one of these, in lower case, carries a secret.

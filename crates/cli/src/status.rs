@@ -1,4 +1,4 @@
-//! Exit statuses and output. All output passes [`visible`], so that what others have written controls no terminal.
+//! Exit statuses and output. All output passes through [`visible`], so that no untrusted text can control the terminal.
 //!
 //! Statuses: 0 success, 1 a check failed, 2 the command could not run. A closed pipe is a success, but
 //! does not change the status of a command whose status is its answer.
@@ -31,30 +31,30 @@ pub(crate) fn of_failure(error: &anyhow::Error) -> ExitCode {
     if is_closed_pipe(error) {
         return ExitCode::from(DONE);
     }
-    // If standard error is closed too, the status must do.
+    // If standard error is closed too, only the exit status reports the failure.
     tell(&format!("landau: {error:#}"));
     ExitCode::from(COULD_NOT_RUN)
 }
 
-/// Returns whether the reader of standard output has gone away.
+/// Returns whether the reader of standard output has closed it.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
     })
 }
 
-/// Prints the text of an answer that the exit status gives too; returns that status, whether or not somebody reads the
-/// text.
+/// Prints the text of an answer. Returns `status`, which also expresses the answer, even if the reader has closed the
+/// pipe.
 pub(crate) fn answer(text: &str, status: u8) -> anyhow::Result<u8> {
     if_read(print(text)).map(|()| status)
 }
 
-/// Returns success too if the reader has gone away: that changes neither the status nor what standard error is told.
+/// Treats a closed pipe as success: it changes neither the exit status nor the messages on standard error.
 pub(crate) fn if_read(written: anyhow::Result<()>) -> anyhow::Result<()> {
     written.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Prints to standard output. Unlike `println!` it returns an error where that fails.
+/// Prints to standard output. Unlike `println!`, it returns an error instead of panicking.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let text = visible(text, has_color(&std::io::stdout()));
     let mut out = std::io::stdout().lock();
@@ -64,15 +64,15 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     written.context("write to standard output")
 }
 
-/// Prints a line to standard error, in one call: several processes may share it. Failure is ignored: a closed terminal
-/// must not end a run.
+/// Prints a line to standard error in one call, because several processes may share it. A failure is ignored: a closed
+/// terminal must not end a run.
 pub(crate) fn tell(text: &str) {
     let _ = std::io::stderr().write_all(format!("{}\n", visible(text, false)).as_bytes());
 }
 
-/// Prints the error about a command line, or the help that was asked for.
+/// Prints the error about a command line, or the requested help.
 pub(crate) fn of_parser(error: &clap::Error) -> anyhow::Result<()> {
-    // Help is this program's own text, in the terminal's styles.
+    // Help contains only this program's own text, so clap prints it in the terminal's styles.
     if !error.use_stderr() {
         return Ok(error.print()?);
     }

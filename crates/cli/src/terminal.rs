@@ -1,4 +1,4 @@
-//! Properties of the terminal, its width and whether to use colours, and the filter of what is printed.
+//! The width of the terminal, whether to use colours, and the filter for printed text.
 
 use landau_report::table::{Layout, plain};
 use std::borrow::Cow;
@@ -21,9 +21,9 @@ pub(crate) fn has_color(stream: &impl IsTerminal) -> bool {
 /// Returns a text that can be printed: control characters except line feed and tab become escapes such as `\u001b`. In
 /// JSON, where only DEL and U+0080 to U+009F can occur, the escape means the same character.
 ///
-/// Everything that `landau` prints passes through this function, so that no record, file, process or server controls
-/// the terminal. Tables use [`plain`] before it, as they count columns. With `is_styled`, the styles of tables and of
-/// errors about the command line stay; none of them hides text.
+/// Everything that `landau` prints passes through this function, so that no text from a record, file, process or server
+/// can control the terminal. Tables apply [`plain`] first, because they count columns. With `is_styled`, the styles of
+/// tables and of errors about the command line are kept; none of them hides text.
 pub(crate) fn visible(text: &str, is_styled: bool) -> Cow<'_, str> {
     let is_escaped = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
     if !text.contains(is_escaped) {
@@ -47,8 +47,8 @@ pub(crate) fn visible(text: &str, is_styled: bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns the length of the style at the start of a text: bold, dim, underlined, or a colour other than black. 0 if
-/// there is none.
+/// Returns the length of the style sequence at the start of a text: bold, dim, underlined, or a colour other than
+/// black. It is 0 if there is none.
 fn style_len(text: &str) -> usize {
     let Some((codes, _)) = text.strip_prefix("\u{1b}[").and_then(|text| text.split_once('m')) else {
         return 0;
@@ -67,7 +67,7 @@ fn width() -> u16 {
     configured.or_else(reported).unwrap_or(WIDTH).clamp(60, 240)
 }
 
-/// Returns a text in lines of at most `width` columns, the later ones indented. No word controls the terminal.
+/// Wraps a text to lines of at most `width` columns; all but the first are indented. Control characters are replaced.
 pub(crate) fn indented(text: &str, indent: usize, width: usize) -> String {
     let (mut lines, mut column) = (String::new(), indent);
     for word in text.split_whitespace().map(plain) {
@@ -86,18 +86,18 @@ pub(crate) fn indented(text: &str, indent: usize, width: usize) -> String {
     lines
 }
 
-/// Returns a text in lines of the terminal's width, the later ones indented.
+/// Wraps a text to the terminal's width; all lines but the first are indented.
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     indented(text, indent, usize::from(width()))
 }
 
-/// Appends a line with a label and its text, which is wrapped beside the label.
+/// Appends a label and its text, wrapped to the right of the label.
 pub(crate) fn labelled(text: &mut String, label: &str, part: &str) {
     // Writing to a string cannot fail.
     let _ = writeln!(text, "    {label:8}  {}", wrapped(part, 14));
 }
 
-/// Returns a sentence as a bullet, wrapped to the width of the terminal, which it cannot control.
+/// Returns a sentence as a bullet, wrapped to the width of the terminal. Control characters are replaced.
 pub(crate) fn bullet(sentence: &str) -> String {
     format!("  • {}\n", indented(sentence, 4, usize::from(width()).min(100)))
 }
@@ -127,19 +127,19 @@ mod tests {
         }
     }
 
-    /// Guards against a name, a process or a server that controls the terminal where no table is drawn.
+    /// Guards against text from a name, a process or a server that controls the terminal outside tables.
     #[test]
     fn what_is_printed_does_not_control_the_terminal() {
         assert_eq!(visible("a\n\tb é", false), "a\n\tb é");
         assert_eq!(visible("\u{1b}]0;x\u{7}\r\u{9b}2Jé", true), "\\u001b]0;x\\u0007\\u000d\\u009b2Jé");
-        // Tables on a terminal have styles; nothing is hidden by one.
+        // Tables on a terminal have styles; none of them hides text.
         let table = "\u{1b}[1mCase\u{1b}[0m \u{1b}[38;5;10mflat\u{1b}[39m";
         assert_eq!(visible(table, true), table);
         assert_eq!(visible("\u{1b}[1mCase", false), "\\u001b[1mCase");
         for hiding in ["\u{1b}[8m", "\u{1b}[30m", "\u{1b}[38;5;0m", "\u{1b}[m", "\u{1b}[1", "\u{1b}[1;8m"] {
             assert!(visible(hiding, true).starts_with("\\u001b["), "{hiding:?}");
         }
-        // In JSON the escape is the character.
+        // In JSON the escape stands for the same character.
         let name = "a\u{7f}\u{9b}\u{1b}b";
         let json = serde_json::json!({ "name": name }).to_string();
         let value: serde_json::Value = serde_json::from_str(&visible(&json, false)).unwrap();

@@ -1,4 +1,4 @@
-//! `landau check`: decides claims about growth by records, for CI and for bisection.
+//! `landau check`: checks claims about growth against records, for CI and for bisection.
 
 use crate::claims::{cases, resolved};
 use crate::command::run::measure as measure_cases;
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     junit: Option<PathBuf>,
 }
 
-/// No claim fails, and one is inconclusive; `git bisect run` skips the commit.
+/// Exit status if no claim fails and at least one is inconclusive; `git bisect run` skips the commit.
 const INCONCLUSIVE: u8 = 125;
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
@@ -127,7 +127,7 @@ fn read_claims(args: &Args) -> anyhow::Result<(Vec<Placed>, Vec<PathBuf>)> {
     Ok((placed, args.others.clone()))
 }
 
-/// Returns the claims of a text; the error shows every line that is none, with a mark at the place.
+/// Parses the claims of a text. The error shows every line that is not a claim, and marks the position.
 fn parsed(name: &str, text: &str) -> anyhow::Result<Vec<Placed>> {
     landau_claims::parse_lines(text).map_err(|errors| {
         let lines: Vec<&str> = text.lines().collect();
@@ -142,11 +142,12 @@ fn parsed(name: &str, text: &str) -> anyhow::Result<Vec<Placed>> {
     })
 }
 
-/// Measures the cases of resolved claims as far as they ask, with the passes of the quick study. Returns the record.
+/// Measures the cases of resolved claims up to the n that they need, with the passes of the quick study. Returns the
+/// path of the record.
 ///
 /// # Errors
 ///
-/// Fails if the run is interrupted: half a run decides nothing.
+/// Fails if the run is interrupted: an incomplete run decides no claim.
 fn measure(placed: &[Placed], directory: &Path, words: &[String]) -> anyhow::Result<PathBuf> {
     let record = directory.join("now.landau.ndjson");
     let cases = cases(placed.iter().map(|one| &one.claim))?;
@@ -160,7 +161,7 @@ fn measure(placed: &[Placed], directory: &Path, words: &[String]) -> anyhow::Res
     }
 }
 
-/// Decides each claim by each record.
+/// Checks each claim against each record.
 fn decided(placed: &[Placed], records: &[Record], names: &[String], base: Option<&Record>) -> Report {
     let analyses: Vec<Analysis<'_>> = records.iter().map(Analysis::of).collect();
     let base = base.filter(|_| placed.iter().any(|one| one.claim.needs_base())).map(Analysis::of);
@@ -173,7 +174,7 @@ fn decided(placed: &[Placed], records: &[Record], names: &[String], base: Option
     Report::of(placed.iter().flat_map(of_line).collect(), shifted.collect())
 }
 
-/// Each answer with its evidence, the shifts, then the number of answers.
+/// Returns each answer with its evidence, then the shifts, then the number of answers.
 fn as_text(report: &Report, has_several: bool) -> String {
     const WORD: usize = 14;
     let indent = " ".repeat(WORD);
@@ -194,10 +195,10 @@ fn as_text(report: &Report, has_several: bool) -> String {
     lines.join("\n")
 }
 
-/// Fails if no report can be written there. Only such a report is ever replaced, so that a typing error cannot destroy
-/// a record or a page. To a pipe or a device it is written as it is: reading one may never end.
+/// Checks that a report can be written to this path. Only an earlier `JUnit` report is overwritten, so that a typing
+/// error cannot destroy a record or a page. A pipe or a device is not examined: reading it might never end.
 fn check_junit(path: &Path) -> anyhow::Result<()> {
-    // A link is followed.
+    // `metadata` follows symbolic links.
     if std::fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return Ok(());
     }
@@ -211,7 +212,7 @@ fn check_junit(path: &Path) -> anyhow::Result<()> {
     report::check_place(path)
 }
 
-/// The bytes of a `JUnit` report that show what it is.
+/// Number of bytes at the start of a file that identify a `JUnit` report.
 const JUNIT_START: u64 = 1024;
 
 /// Writes the answers as XML.

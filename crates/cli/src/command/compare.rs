@@ -1,4 +1,4 @@
-//! `landau compare`: what changed between two records, or between the variants of one.
+//! `landau compare`: reports what changed between two records, or between the variants in one record.
 
 use crate::command::{report, show};
 use crate::{status, terminal};
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         [one, ..] => Compared::of_variants(one, &names[0]),
         [] => anyhow::bail!("no record"),
     };
-    // The page first: printing fails if the reader of standard output has gone away.
+    // The page is written first: printing fails if the reader of standard output has closed it.
     if let Some(page) = &args.page {
         report::write_page(&files, &bytes, analyses, page)?;
         status::tell(&format!("page: {}", page.display()));

@@ -1,4 +1,4 @@
-//! `landau doctor`: which limits of this host a load would meet.
+//! `landau doctor`: reports which limits of this host a load would reach.
 
 mod text;
 
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The demands of one `--for`. A comma may also be in a size, so that `clap` cannot separate them.
+/// The demands of one `--for`. `clap` cannot split them, because a size may also contain a comma.
 #[derive(Debug, Clone)]
 struct Demands(Vec<Demand>);
 
@@ -82,7 +82,7 @@ fn report(args: &Args) -> anyhow::Result<Report> {
     let mut request = Request::new(&root, args.pid, demands)?;
     match folder(args.dir.as_deref()) {
         Ok(folder) => request.folder = Some(folder),
-        // Nobody named the folder, and nobody asked about files in it.
+        // The user neither named the directory nor asked about files in it.
         Err(error) if args.dir.is_none() && !asks_for_files => {
             let why = format!("{error:#}; name a directory for files with --dir");
             request.unread.push(Unread { what: "the current directory".to_owned(), why });
@@ -96,12 +96,12 @@ fn report(args: &Args) -> anyhow::Result<Report> {
     (request.reserves, request.workers) = planned(&request.demands)?;
     request.killed_trial = killed_trial(&root, &mut request.unread);
     let Some(pid) = request.in_other_network(&root) else { return Ok(examine(&root, &request)) };
-    // The kernel shows the settings of a network namespace only inside it.
+    // The kernel shows the settings of a network namespace only to processes inside it.
     boot::in_network_of(pid, || examine(&root, &request))
         .with_context(|| format!("enter the network namespace of process {pid}, as root"))
 }
 
-/// Returns the profile of a trial of `landau tune` that was killed and has left its settings.
+/// Returns the profile of a trial of `landau tune` that was killed and left its settings in place.
 fn killed_trial(root: &Root, unread: &mut Vec<Unread>) -> Option<String> {
     match landau_tune::left(root) {
         Ok(left) => left.filter(|left| left.is_of_this_boot(root)).map(|left| left.profile),
@@ -113,7 +113,7 @@ fn killed_trial(root: &Root, unread: &mut Vec<Unread>) -> Option<String> {
     }
 }
 
-/// Reads the file system of a folder; of the working folder if none is named.
+/// Reads the file system of a directory; without a path, that of the current directory.
 fn folder(path: Option<&Path>) -> anyhow::Result<Folder> {
     let named = || match path {
         Some(path) => format!("read the file system of --dir {}", path.display()),
@@ -131,15 +131,15 @@ fn folder(path: Option<&Path>) -> anyhow::Result<Folder> {
     })
 }
 
-/// Returns what `landau run` makes of the sizes of benchmarks, because it keeps a part of the host free, and what their
-/// workers take beside the objects.
+/// Returns the sizes to which `landau run` would reduce the benchmarks, because it keeps a reserve of the host free,
+/// and the memory that their workers use in addition to the objects.
 fn planned(demands: &[Demand]) -> anyhow::Result<(Vec<Reserve>, Vec<Worker>)> {
     let (mut reserves, mut workers) = (Vec::new(), Vec::new());
     let benchmarks: Vec<&Demand> = demands.iter().filter(|demand| demand.kind.is_benchmark).collect();
     if benchmarks.is_empty() {
         return Ok((reserves, workers));
     }
-    // It raises the limits of this process as far as a run does; the request has read them before.
+    // `describe_host` raises the limits of this process as a run does; the request has already read them.
     let (host, clock) = describe_host(Pinning::default())?;
     for demand in benchmarks {
         let name = demand.kind.name;
@@ -169,7 +169,7 @@ fn planned(demands: &[Demand]) -> anyhow::Result<(Vec<Reserve>, Vec<Worker>)> {
             let of_host = one.case.reduced.as_ref().map(|reduced| reserve(one.case.n, &reduced.reason, true));
             let of_benchmark = || (size < demand.size).then(|| reserve(most, "it accepts no larger n", false));
             reserves.extend(of_host.or_else(of_benchmark));
-            // The samples have room for the n that is planned, whatever n is reached.
+            // The sample buffer is allocated for the planned n, even if the run reaches a smaller one.
             let least = demand.size.map_or(0, |_| one.case.n);
             let bytes = Box::new(move |n: u64| one.worker_bytes(n.max(least)));
             workers.push(Worker { benchmark: name.to_owned(), bytes });

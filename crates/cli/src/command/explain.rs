@@ -1,5 +1,5 @@
-//! `landau explain`: names the kernel functions whose cost grows with n, on this kernel by samples of their time, on a
-//! kernel in the lab by counting their instructions.
+//! `landau explain`: names the kernel functions whose cost grows with n. On the running kernel it samples their time;
+//! on a kernel in the lab it counts their instructions.
 
 mod exact;
 mod rounds;
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     }
 }
 
-/// Checks that the worker sees a call begin: otherwise no sample or instruction can be assigned to it.
+/// Checks that the worker times the calls itself; otherwise no sample or instruction can be assigned to one.
 fn check_timed_here(args: &Args) -> anyhow::Result<()> {
     let entry = Entry::find(REGISTRY, &args.benchmark)?;
     let is_asked = |name: &str| args.phase.as_deref().is_none_or(|phase| phase == name);
@@ -106,7 +106,7 @@ fn check_timed_here(args: &Args) -> anyhow::Result<()> {
     )
 }
 
-/// Measures, writes the report, and prints what was found; returns the status.
+/// Measures, writes the report, prints the findings, and returns the exit status.
 fn explain<T>(
     args: &Args,
     path: &Path,
@@ -129,12 +129,12 @@ fn explain<T>(
     }
     status::tell(&format!("record: {}", path.display()));
     let code = tell(args, &found, &Record::read(path)?)?;
-    // The answer is printed even if its page cannot be written.
+    // The answer is printed even if the report cannot be written.
     written.transpose().map(|_| code)
 }
 
-/// Checks that a record can be created, before anything is measured. Returns the name under which it is written: it
-/// gets its own when it is complete. The record of a run that was killed explains nothing, and would block the name.
+/// Checks that a record can be created, before anything is measured. Returns a temporary name; a complete record is
+/// renamed to `path`. The record of a killed run explains nothing, and would block the name.
 fn reserve(path: &Path) -> anyhow::Result<PathBuf> {
     drop(Writer::create(path)?);
     std::fs::remove_file(path).with_context(|| format!("remove {}", path.display()))?;
@@ -143,11 +143,11 @@ fn reserve(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(part.into())
 }
 
-/// Gives a complete record its name.
+/// Renames a complete record to its final name.
 fn publish(part: &Path, path: &Path) -> anyhow::Result<()> {
-    // Unlike a rename, a link replaces nothing.
+    // Unlike rename(2), link(2) does not replace an existing file.
     let published = match std::fs::hard_link(part, path) {
-        // The file system has no links.
+        // The file system does not support hard links.
         Err(error)
             if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) && !path.exists() =>
         {
@@ -158,7 +158,7 @@ fn publish(part: &Path, path: &Path) -> anyhow::Result<()> {
     published.with_context(|| format!("rename the record {} to {}", part.display(), path.display()))
 }
 
-/// Removes a record without explanation, which only uses space.
+/// Removes a record that has no explanation: it would only use disk space.
 fn discard(path: &Path) {
     if let Err(error) = std::fs::remove_file(path) {
         status::tell(&format!("cannot remove the incomplete record {}: {error}", path.display()));

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// Writes the page of the program, then the page of each command.
+/// Writes the manual page of the program, then that of each command.
 fn man(out: &mut Vec<u8>) -> anyhow::Result<()> {
     let mut landau = Landau::command();
     landau.build();

@@ -1,4 +1,4 @@
-//! `landau history`: the records of a folder as a collection.
+//! `landau history`: lists, searches and plots the records of a directory.
 
 mod site;
 
@@ -103,10 +103,10 @@ enum Axis {
     Kernels,
 }
 
-/// More lines than this are drawn as a table with a line for each.
+/// Maximum number of lines that are drawn as charts; more lines are printed as a table with a row for each.
 const CHARTS_MAX: usize = 6;
 
-/// Why no record is selected, if every name that was asked for exists.
+/// Message if no record is selected although every requested name exists.
 const NOT_ALL: &str = "no record matches all filters; remove some options or words";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
@@ -142,7 +142,7 @@ fn filter(args: &Args) -> Filter {
     }
 }
 
-/// Says why no record is selected, if that is a name that no curve has; none if some are.
+/// Returns the reason why no record is selected, such as a name that no curve has; `None` if records are selected.
 fn nothing(args: &Args, filter: &Filter, selected: &Collection) -> anyhow::Result<Option<String>> {
     if !selected.entries.is_empty() || selected.record_count == 0 {
         return Ok(None);
@@ -150,7 +150,7 @@ fn nothing(args: &Args, filter: &Filter, selected: &Collection) -> anyhow::Resul
     if !filter.is_about_curves() {
         return Ok(Some(NOT_ALL.to_owned()));
     }
-    // The index was made again, if that was asked for.
+    // `--rebuild` has already taken effect.
     let options = Options { index: args.index.clone(), has_curves: true, ..Options::default() };
     let all = read(&args.dir, &Filter::default(), &options)?.curves;
     let curves = |benchmark: &Option<String>, phase: &Option<String>| {
@@ -175,7 +175,7 @@ fn nothing(args: &Args, filter: &Filter, selected: &Collection) -> anyhow::Resul
     Ok(Some(NOT_ALL.to_owned()))
 }
 
-/// Reads the collection; a damaged index is made again.
+/// Reads the collection, and rebuilds a damaged index.
 fn collection(args: &Args, filter: &Filter, has_curves: bool) -> anyhow::Result<Collection> {
     let options =
         Options { index: args.index.clone(), is_rebuilt: args.rebuild, is_judged_anew: args.rejudge, has_curves };
@@ -189,7 +189,7 @@ fn collection(args: &Args, filter: &Filter, has_curves: bool) -> anyhow::Result<
     Ok(found?)
 }
 
-/// Says where the index is, if that is not where users expect it.
+/// Reports where the index is, unless it is where users expect it.
 fn tell_place(place: &Place) {
     match place {
         Place::Folder(_) | Place::Chosen(_) => {}
@@ -216,7 +216,7 @@ fn listed(args: &Args, collection: &Collection) -> anyhow::Result<String> {
     Ok(format!("{}{gap}{table}", count_of(collection)))
 }
 
-/// How many records there are, and how many are shown.
+/// Returns the number of records, and how many of them are shown.
 fn count_of(collection: &Collection) -> String {
     let (shown, all) = (collection.entries.len(), collection.record_count);
     let left_out = match collection.left_out.len() {
@@ -243,7 +243,7 @@ fn grouped(args: &Args, collection: &Collection, by: By) -> anyhow::Result<Strin
     Ok(format!("{}\n\n{table}", count_of(collection)))
 }
 
-/// The name, the number of records and the first and last start of each group.
+/// Returns the name, the number of records and the first and last start of each group.
 fn groups_as_rows(groups: &[landau_history::Group]) -> Vec<(String, usize, [String; 2])> {
     let row = |one: &landau_history::Group| {
         (one.name.clone(), one.record_count, [one.started.0.clone(), one.started.1.clone()])
@@ -292,7 +292,7 @@ fn as_json<const COUNT: usize>(
     serde_json::to_string_pretty(&all).context("write JSON")
 }
 
-/// Accepts the beginning of a time: `2026-11-23T14:30`.
+/// Parses a time that may be abbreviated at its end: `2026-11-23T14:30`.
 fn time(text: &str) -> Result<String, String> {
     const PATTERN: &str = "0000-00-00T00:00:00";
     const ENDS: [usize; 6] = [4, 7, 10, 13, 16, 19];

@@ -18,7 +18,7 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// The gates of the load that are about its latencies, the queues of the whole host, and responses that differ.
+/// Gates of the load that concern its latencies, the queues of the whole host, and differing responses.
 const WAIVED: [&str; 5] = ["lag", "length", "overflow", "rate", "saturated"];
 
 #[derive(Debug, clap::Args)]
@@ -92,7 +92,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     };
     catch_interrupts();
     if matches!(args.evidence, Some(Kind::Ptrace)) {
-        // The server is stopped while this program is. The load, which starts next, inherits that it goes on, too.
+        // While ptrace has stopped the server, stopping this program would leave it stopped. The load, started next,
+        // inherits this setting.
         ignore_terminal_stops();
     }
     let load = args.load.as_deref().map(|url| start_load(url, args.window)).transpose()?;
@@ -101,7 +102,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let is_seen = found.as_ref().is_ok_and(|found| found.most.connections > 0);
     let failure = load.map(|load| load.end(is_seen)).transpose()?.flatten();
     if let Some(failure) = &failure {
-        // Told even if the inspection failed: this may be why.
+        // Reported even if the inspection failed: this may be the reason.
         status::tell(&format!("landau: --load: {failure}"));
     }
     let mut found = found?;
@@ -110,19 +111,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     status::answer(&text, if found.architecture.is_some() { status::DONE } else { status::FAILED })
 }
 
-/// `landau load` on the server that is inspected.
+/// A child process that runs `landau load` against the inspected server.
 struct Load {
     child: Child,
-    /// Reads what it prints, so that it need not wait for room in the pipe.
+    /// Reads the child's output, so that the child does not block on a full pipe.
     result: JoinHandle<std::io::Result<Vec<u8>>>,
 }
 
-/// Starts `landau load`, which ends before the window does: so connections end while the server is watched.
+/// Starts `landau load` for half the window, so that connections also end while the server is observed.
 fn start_load(url: &str, window: Duration) -> anyhow::Result<Load> {
     let program = landau_sys::process::this_program()?;
     let duration = format!("{}ms", (window / 2).as_millis());
     let words = ["load", url, "--connections", "200", "--rate", "2000", "--duration", &duration];
-    // Whether its latencies are right does not matter here.
+    // The accuracy of its latencies does not matter here.
     let waived = WAIVED.iter().flat_map(|gate| ["--waive", gate]);
     let mut child = Command::new(program)
         .args(words)
@@ -142,8 +143,8 @@ fn start_load(url: &str, window: Duration) -> anyhow::Result<Load> {
 }
 
 impl Load {
-    /// Ends the load, and returns why it put no load on the server, or not the one that it should. A server that is
-    /// slow under load may keep it beyond the window: that is no failure if connections were seen.
+    /// Ends the load, and returns why it generated no load or not the intended one. A server that is slow under load
+    /// may delay its end beyond the window; that is not a failure if connections were seen.
     fn end(mut self, is_seen: bool) -> anyhow::Result<Option<String>> {
         let is_over = self.child.try_wait()?.is_some();
         if !is_over {
@@ -151,7 +152,7 @@ impl Load {
         }
         let ended = self.child.wait_with_output()?;
         let result = self.result.join().map_err(|_| anyhow::anyhow!("the reader of landau load panicked"))?;
-        // The user who ends the inspection ends its load.
+        // If the user interrupts the inspection, the end of its load is not a failure.
         if ended.status.success() || interrupted().is_some() || (!is_over && is_seen) {
             return Ok(None);
         }
@@ -168,7 +169,7 @@ impl Load {
     }
 }
 
-/// Returns the gates that failed, with their reasons, by the JSON of `landau load`.
+/// Returns the failed gates with their reasons, from the JSON of `landau load`.
 fn failed_gates(json: &[u8]) -> Vec<String> {
     let result: Value = serde_json::from_slice(json).unwrap_or_default();
     let gates = result["gates"].as_array().into_iter().flatten().filter(|gate| gate["state"] == "failed");
@@ -176,7 +177,7 @@ fn failed_gates(json: &[u8]) -> Vec<String> {
     gates.map(|gate| format!("{}: {}", text(gate, "name"), text(gate, "reason"))).collect()
 }
 
-/// Says how the server sends, waits and accepts.
+/// Describes how the server accepts, sends and waits.
 fn summarize(account: &Account, line: &mut impl FnMut(&str, &str)) {
     if let Some(accepts) = &account.accepts {
         line("accepts by", accepts);
@@ -199,10 +200,10 @@ fn summarize(account: &Account, line: &mut impl FnMut(&str, &str)) {
     );
 }
 
-/// The most calls that are printed.
+/// Maximum number of calls that are printed.
 const PRINTED: usize = 12;
 
-/// Draws the calls.
+/// Returns the table of calls.
 fn table(account: &Account) -> String {
     let mut text = format!(
         "\nSystem calls, counted for {:.1} s ({} established, {}):\n",

@@ -1,4 +1,4 @@
-//! `landau lab`: the same benchmarks under other kernels. Each subcommand has a file in `lab/`.
+//! `landau lab`: runs the benchmarks under other kernels. Each subcommand has a file in `lab/`.
 
 mod bisect;
 mod platforms;

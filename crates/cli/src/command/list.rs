@@ -1,4 +1,4 @@
-//! `landau list`: the benchmarks, their parameters, and why some cannot run here.
+//! `landau list`: lists the benchmarks and their parameters, and why some cannot run here.
 
 use crate::status;
 use landau_bench::REGISTRY;

@@ -25,7 +25,7 @@ const DURATION: Duration = Duration::from_secs(10);
 /// The default of `--samples`.
 const SAMPLES: u32 = 200;
 
-/// The column at which the help describes a gate.
+/// The column of the help text in which the description of a gate starts.
 const GATE_INDENT: usize = 13;
 
 /// The default of `--settle`.
@@ -39,7 +39,7 @@ enum ArrivalsWord {
     Constant,
 }
 
-/// What follows the list of options: examples, the gates by name, and the exit status.
+/// Returns the text after the list of options: the gates by name, the phases, examples, and the exit status.
 fn after_help() -> String {
     let about = |text| indented(text, GATE_INDENT, 98);
     let gates: Vec<String> = gate::all().map(|gate| format!("  {:<11}{}\n", gate.name, about(gate.about))).collect();
@@ -255,8 +255,8 @@ fn advised(error: Error) -> anyhow::Error {
 }
 
 impl Args {
-    /// Returns an error for an option that has no effect on this kind of load. Clap's `requires` would not do: it does
-    /// not ask for an option that conflicts with another one that was given.
+    /// Returns an error for an option that has no effect on this kind of load. Clap's `requires` is not sufficient: it
+    /// does not demand an option that conflicts with one that was given.
     fn check_kind(&self) -> anyhow::Result<()> {
         let of_idle = [
             ("--steps", !self.steps.is_empty()),
@@ -321,10 +321,10 @@ fn spec(args: &Args, seed: u64) -> LoadSpec {
     }
 }
 
-/// Reads an address or a range of addresses: `127.0.0.2`, `10.0.0.5-10.0.0.9`, `fe80::1%eth0`.
+/// Parses an address or a range of addresses: `127.0.0.2`, `10.0.0.5-10.0.0.9`, `fe80::1%eth0`.
 fn addresses(word: &str) -> Result<Addresses, String> {
     const MOST: u128 = 65_536;
-    // The name of an interface may contain `-`, too: behind that of a range there is an address.
+    // The name of an interface may contain `-` too; the `-` of a range is followed by an address.
     let begins_address = |text: &str| text.split('%').next().is_some_and(|ip| ip.parse::<IpAddr>().is_ok());
     let is_range = |place: &usize| !word.contains('%') || begins_address(&word[place + 1..]);
     let middle = word.match_indices('-').map(|(place, _)| place).find(is_range);
@@ -358,7 +358,7 @@ fn addresses(word: &str) -> Result<Addresses, String> {
     Ok(Addresses((low..=high).map(address).collect()))
 }
 
-/// Reads an address, a link-local one with its interface by name or index. The port is 0.
+/// Parses an address. A link-local one may have an interface, as a name or an index. The port is 0.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let Some((ip, interface)) = text.split_once('%') else {
         return text.parse().map(|ip| SocketAddr::new(ip, 0)).map_err(|_| format!("`{text}` is not an IP address"));
@@ -368,7 +368,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     if !ip.is_unicast_link_local() {
         return Err(format!("{ip} has no interface: only link-local addresses do (fe80::/10)"));
     }
-    // The resolver of the system knows the names of interfaces. It sends nothing for an address.
+    // The system's resolver knows the names of interfaces. For a numeric address it sends no query.
     let found = (text, 0).to_socket_addrs().ok().and_then(|mut all| all.next());
     found.ok_or_else(|| format!("{ip}: there is no interface `{interface}`; `ip link` lists them"))
 }

@@ -17,7 +17,8 @@ use std::time::Duration;
 /// The longest wait: thirty days.
 const LONGEST: Duration = Duration::from_secs(720 * 3600);
 
-/// The connections to a site of a domain that was looked up (Postfix's `default_destination_concurrency_limit`).
+/// Default limit on the connections to a site whose domain was looked up (Postfix's
+/// `default_destination_concurrency_limit`).
 const PER_SITE: u32 = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -262,7 +263,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if outcome.is_interrupted {
         status::tell("interrupted; the same command continues");
     }
-    // The result is printed even if its page cannot be written.
+    // The result is printed even if the report cannot be written.
     paged.map(|()| code)
 }
 
@@ -270,13 +271,13 @@ fn delivery(args: &Args) -> anyhow::Result<Delivery> {
     let seed = args.seed.unwrap_or_else(super::run::random_seed);
     let source = match (&args.list, args.recipients, args.domains) {
         (Some(path), ..) => Source::File(path.clone()),
-        // A synthetic list must be the same when a run is continued.
+        // A synthetic list must be the same when the run is resumed, so the default seed is fixed.
         (None, Some(recipients), Some(domains)) => {
             anyhow::ensure!(args.zipf.is_finite() && args.zipf >= 0.0, "--zipf {}: must be 0 or more", args.zipf);
             let seed = args.seed.unwrap_or(1);
             Source::Synthetic(Shape { recipients, domains, zipf: args.zipf, seed })
         }
-        // A relay gets its recipients by SMTP.
+        // A relay receives its recipients over SMTP.
         _ => Source::File(PathBuf::new()),
     };
     Ok(Delivery {

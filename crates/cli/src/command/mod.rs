@@ -102,8 +102,7 @@ pub(crate) fn parser() -> clap::Command {
     accept_negative_numbers(Landau::command())
 }
 
-/// Returns the arguments without `--help` and `-h` after the subcommand `help`, where clap takes every word for the
-/// name of a command.
+/// Removes `--help` and `-h` after the subcommand `help`, where clap interprets every word as the name of a command.
 pub(crate) fn without_help_of_help(mut command: &clap::Command, mut words: Vec<OsString>) -> Vec<OsString> {
     for place in 1..words.len() {
         if words[place] == "help" && command.has_subcommands() {
@@ -119,8 +118,8 @@ pub(crate) fn without_help_of_help(mut command: &clap::Command, mut words: Vec<O
     words
 }
 
-/// Makes flags take `-1` for a value, so that the error is about the range of the number. Otherwise clap takes `-1` for
-/// an unknown flag and advises `-- -1`, which would pass it as the name of a benchmark or file.
+/// Makes flags accept `-1` as a value, so that the error is about the range of the number. Otherwise clap reports `-1`
+/// as an unknown flag and suggests `-- -1`, which would pass it as the name of a benchmark or file.
 fn accept_negative_numbers(command: clap::Command) -> clap::Command {
     let takes_value = |arg: &clap::Arg| arg.get_action().takes_values() && !arg.is_positional();
     let command = command.mut_args(|arg| if takes_value(&arg) { arg.allow_negative_numbers(true) } else { arg });
@@ -161,8 +160,8 @@ mod tests {
     use super::*;
     use clap::error::ErrorKind;
 
-    /// Adds the lines around the options, in the help of a command and of all commands below it, that exceed 100
-    /// columns.
+    /// Appends to `found` the lines before and after the options that exceed 100 columns, in the help of a command and
+    /// of its subcommands.
     fn overlong(command: &clap::Command, found: &mut Vec<String>) {
         let before = [command.get_before_help(), command.get_before_long_help()];
         let after = [command.get_after_help(), command.get_after_long_help()];
@@ -173,7 +172,7 @@ mod tests {
         command.get_subcommands().for_each(|command| overlong(command, found));
     }
 
-    /// Guards against lines that clap wraps at 100 columns, which leaves a word or two on a line of their own.
+    /// Guards against lines that clap wraps at 100 columns, which leaves one or two words on a separate line.
     #[test]
     fn help_texts_are_written_in_at_most_100_columns() {
         let mut found = Vec::new();
@@ -181,7 +180,7 @@ mod tests {
         assert!(found.is_empty(), "{found:#?}");
     }
 
-    /// `landau help --help` was answered "unrecognized subcommand '--help'", with the tip to try `--help`.
+    /// `landau help --help` once failed with "unrecognized subcommand '--help'" and the tip to try `--help`.
     #[test]
     fn help_has_help_itself() {
         for words in ["landau help --help", "landau help -h", "landau lab help --help", "landau help lab --help"] {

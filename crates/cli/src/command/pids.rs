@@ -1,4 +1,4 @@
-//! `landau pids`: allocators of process identifiers as models, beside one another.
+//! `landau pids`: compares models of PID allocators.
 
 use crate::status;
 use crate::terminal;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// The numbers of sleepers of an experiment, ascending.
+/// Returns the numbers of sleepers of an experiment, in ascending order.
 fn sizes(args: &Args, experiment: &Experiment) -> anyhow::Result<Vec<u32>> {
     let (most, name) = (experiment.sleepers_max(), experiment.model.name);
     if args.n.is_empty() {
@@ -87,7 +87,7 @@ fn sizes(args: &Args, experiment: &Experiment) -> anyhow::Result<Vec<u32>> {
     Ok(sizes)
 }
 
-/// Takes the samples; on a terminal a bar shows how many are left.
+/// Takes the samples. On a terminal a progress bar is shown.
 fn measure(study: &Study) -> anyhow::Result<Vec<Vec<Vec<Sample>>>> {
     let is_shown = std::io::stderr().is_terminal();
     let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -100,7 +100,7 @@ fn measure(study: &Study) -> anyhow::Result<Vec<Vec<Vec<Sample>>>> {
     Ok(samples?)
 }
 
-/// Returns the time with an allocator that searches nothing, among the fewest sleepers of the first experiment.
+/// Returns the time with an allocator that does not search, at the smallest number of sleepers of the first experiment.
 fn around_ns(study: &Study) -> anyhow::Result<f64> {
     let (experiment, sizes) = study.experiments.first().context("there is at least one allocator")?;
     let n = sizes.first().context("there is at least one number of sleepers")?;

@@ -1,4 +1,4 @@
-//! `landau predict`: what a sum of calls must cost at some n, by the curves of records.
+//! `landau predict`: predicts the cost of a sum of calls at a given n, from the curves of records.
 
 use crate::command::show;
 use crate::{status, terminal};
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
-    // A sum that cannot be read is told before any record is.
+    // An invalid sum is reported before any record is read.
     predicted::parse(&args.sum).map_err(anyhow::Error::msg)?;
     let records = match args.records.as_slice() {
         [] => {
@@ -61,12 +61,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// The record in the working folder that was written last.
+/// Returns the most recently written record in the current directory.
 fn newest() -> anyhow::Result<PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(".").context("list the current directory")? {
         let path = PathBuf::from(entry.context("list the current directory")?.file_name());
-        // A link is followed. What has gone meanwhile, or may not be looked at, is not the record that is meant.
+        // `metadata` follows symbolic links. A file that was deleted meanwhile or is not accessible is not the record
+        // that the user means.
         let Ok(file) = path.metadata() else { continue };
         if file.is_file() && path.to_string_lossy().ends_with(".landau.ndjson") {
             all.push((file.modified().with_context(|| format!("look at {}", path.display()))?, path));

@@ -10,7 +10,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The recipients of a message that are printed; `--json` has all.
+/// Maximum number of recipients printed for a message; `--json` prints all.
 const PRINTED_RECIPIENTS: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -92,14 +92,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         "name the messages by their identifiers, or use --all"
     );
     let request = Request::new(args.action.action(), args.ids.iter().copied().collect());
-    // Printed as it comes: a queue can have more messages than fit in memory.
+    // Each message is printed when it arrives: a queue can hold more messages than fit in memory.
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut print = |message: Queued| {
         let text = if args.json { serde_json::to_string(&message)? } else { describe(&message) };
         writeln!(out, "{}", visible(&text, false))
     };
     let asked = ask(&args.directory, &request, &mut print, &mut status::tell);
-    // Before an error is printed.
+    // Flushed before an error is printed.
     let flushed = out.flush().context("write to standard output");
     drop(out);
     let (found, changed) = asked?;
@@ -132,7 +132,7 @@ fn describe(message: &Queued) -> String {
     lines.join("\n")
 }
 
-/// Returns a text that changes nothing of the terminal: others have written it.
+/// Escapes the characters of an untrusted text that could affect the terminal.
 fn printable(text: &str) -> String {
     text.chars().fold(String::new(), |mut shown, one| {
         match one {

@@ -1,4 +1,4 @@
-//! `landau report`: writes one self-contained page of one record, or of several on common axes.
+//! `landau report`: writes a self-contained page about one record, or about several on common axes.
 
 use crate::command::show;
 use crate::status;
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// Reads records: their bytes, as a page embeds them, and what they say.
+/// Reads records. Returns their bytes, as a page embeds them, and their parsed contents.
 pub(crate) fn read_all(paths: &[PathBuf]) -> anyhow::Result<(Vec<Vec<u8>>, Vec<Record>)> {
     let read = |path: &PathBuf| {
         let bytes = landau_record::read_file(path)?;
@@ -58,12 +58,12 @@ pub(crate) fn read_all(paths: &[PathBuf]) -> anyhow::Result<(Vec<Vec<u8>>, Vec<R
     paths.iter().map(read).collect()
 }
 
-/// Returns the default path of a record's page: its own, with .html.
+/// Returns the default path of a record's page: the path of the record, with .html.
 pub(crate) fn page_path(record: &Path) -> PathBuf {
     record.with_file_name(OsStr::from_bytes(&[show::stem(record), b".html"].concat()))
 }
 
-/// Writes the page of one record. A record that is too large for a page is copied beside it, with this name.
+/// Writes the page of one record. A record that is too large for a page is copied next to it, as `file_name`.
 pub(crate) fn write_named(path: &Path, file_name: String, output: &Path) -> anyhow::Result<()> {
     let paths = [path.to_owned()];
     let (bytes, records) = read_all(&paths)?;
@@ -72,7 +72,7 @@ pub(crate) fn write_named(path: &Path, file_name: String, output: &Path) -> anyh
     put_sources(&[Source { name, file_name, bytes: &bytes[0], analysis }], output)
 }
 
-/// Writes the page of records whose bytes and analyses these are.
+/// Writes the page of the records with these bytes and analyses.
 pub(crate) fn write_page(
     paths: &[PathBuf],
     bytes: &[Vec<u8>],
@@ -86,8 +86,9 @@ pub(crate) fn write_page(
     put_sources(&sources, output)
 }
 
-/// The names of the files of records, which may all be written to the page's folder. Of several with one name and
-/// other content one keeps it, if possible that which is there already; the others have a number.
+/// Returns a distinct file name for each record, because all of them may be written to the page's directory. If records
+/// with different content share a name, one keeps it, preferably the one that is already there; the others are
+/// numbered.
 fn file_names(paths: &[PathBuf], bytes: &[Vec<u8>], folder: &Path) -> Vec<String> {
     let own: Vec<String> = paths.iter().map(|path| show::file_name(path)).collect();
     let mut names: Vec<String> = Vec::new();
@@ -109,15 +110,15 @@ fn file_names(paths: &[PathBuf], bytes: &[Vec<u8>], folder: &Path) -> Vec<String
     names
 }
 
-/// Which of the records of one name keeps it: that which is at this path, or else the first.
+/// Returns which of the records with the same name keeps it: the one that is at `path`, otherwise the first.
 fn keeper(namesakes: &[usize], bytes: &[Vec<u8>], path: &Path) -> usize {
     let there = std::fs::read(path).ok();
     namesakes.iter().copied().find(|at| there.as_ref() == Some(&bytes[*at])).unwrap_or(namesakes[0])
 }
 
-/// Writes the page of records, and beside it those that are too large for it.
+/// Writes the page of records, and next to it the records that are too large for it.
 fn put_sources(sources: &[Source<'_>], output: &Path) -> anyhow::Result<()> {
-    // Every place before anything is written: an error leaves no part behind.
+    // Every path is checked before anything is written, so that an error leaves no partial output.
     check_place(output)?;
     let page = Page::render(sources, &Options::default());
     let folder = output.parent().unwrap_or(Path::new(""));
@@ -134,7 +135,7 @@ fn put_sources(sources: &[Source<'_>], output: &Path) -> anyhow::Result<()> {
             Err(_) if path.is_symlink() => {
                 anyhow::bail!("write {} next to the report: it is a link that leads nowhere; remove it", path.display())
             }
-            // A record may be given twice.
+            // The same record may be given twice.
             Err(_) if missing.iter().any(|(other, _)| *other == path) => {}
             Err(_) => missing.push((path, beside.bytes)),
         }
@@ -145,10 +146,10 @@ fn put_sources(sources: &[Source<'_>], output: &Path) -> anyhow::Result<()> {
     put_page(output, &page.html)
 }
 
-/// Writes a page atomically. Only a page is ever replaced, so that a typing error cannot destroy a record.
+/// Writes a page atomically. Only an existing page is replaced, so that a typing error cannot destroy a record.
 pub(crate) fn put_page(output: &Path, html: &str) -> anyhow::Result<()> {
     check_place(output)?;
-    // The file that a link leads to is replaced, and not the link. A link that leads nowhere is written through.
+    // The target of a symbolic link is replaced, not the link. A dangling link is written through.
     let place = output.canonicalize().unwrap_or_else(|_| output.to_owned());
     if place.is_symlink() {
         return std::fs::write(&place, html).with_context(|| format!("write {}", output.display()));
@@ -160,13 +161,13 @@ pub(crate) fn put_page(output: &Path, html: &str) -> anyhow::Result<()> {
     };
     let written = write();
     if written.is_err() {
-        // A partial page would only use scarce disk space. It may not exist at all.
+        // A partial page would only use disk space. It may not exist, so a failure is ignored.
         let _ = std::fs::remove_file(&beside);
     }
     written.with_context(|| format!("write {}", output.display()))
 }
 
-/// Returns an error if the path holds something other than a page, or if no page can be written there.
+/// Returns an error if the path is anything other than a page, or if no page can be written there.
 pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -176,7 +177,7 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
             folder.display()
         );
     }
-    // A link is followed. Reading a device or a pipe may never end, and a page would replace it.
+    // `metadata` follows symbolic links. Reading a device or a pipe may never end, and a page would replace it.
     match std::fs::metadata(output) {
         Ok(there) if there.is_dir() => {
             let inside = output.join("report.html");
@@ -196,7 +197,7 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
         Ok(len) if len > 0 && first != *b"<" => {
             anyhow::bail!("{} is not a page and will not be overwritten; choose another name", output.display())
         }
-        // What cannot be read may be anything.
+        // A file that cannot be read might not be a page.
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(error).with_context(|| format!("read {}, which will not be overwritten", output.display()))
         }
@@ -204,8 +205,8 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Checks that a page can be written, and not over a file that the same command writes, as a record or a ledger.
-/// `names` are the options that name the two: "-o and --record".
+/// Checks that a page can be written, and that it does not overwrite a file of the same command, such as a record or a
+/// ledger. `names` are the two options: "-o and --record".
 pub(crate) fn check_page(
     output: &Path,
     names: &str,
@@ -226,19 +227,19 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     one == other || place(one).is_some_and(|one| place(other) == Some(one))
 }
 
-/// Writes a file that must not exist: records are beside a page, and they are never overwritten. It appears under its
-/// name only when it is complete: a part of a record would block the page for ever.
+/// Writes a file that must not exist: records are never overwritten. The file appears under its name only when it is
+/// complete; a partial record would block the page permanently.
 fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));
     let linked = create_whole(Path::new(&beside), bytes).and_then(|()| {
-        // Unlike a rename, this replaces nothing.
+        // Unlike rename(2), link(2) does not replace an existing file.
         let linked = std::fs::hard_link(&beside, path);
         let _ = std::fs::remove_file(&beside);
         linked
     });
     let written = match linked {
-        // The file system has no links.
+        // The file system does not support hard links.
         Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => {
             create_whole(path, bytes)
         }
@@ -247,7 +248,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     written.with_context(|| format!("write {} next to the report", path.display()))
 }
 
-/// Creates a file, and removes it again if not all of it can be written.
+/// Creates a file, and removes it if it cannot be written completely.
 fn create_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut file = std::fs::File::create_new(path)?;
     let written = file.write_all(bytes);
@@ -276,7 +277,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::path::{Path, PathBuf};
 
-    /// Guards against a page that replaces that of another record.
+    /// Guards against a page that replaces the page of another record.
     #[test]
     fn records_whose_names_are_not_utf_8_have_pages_of_their_own() {
         let page = |name: &[u8]| page_path(&Path::new("a").join(OsStr::from_bytes(name)));
@@ -286,7 +287,7 @@ mod tests {
         assert_eq!((page(b"r"), page(b"r.ndjson")), (PathBuf::from("a/r.html"), PathBuf::from("a/r.html")));
     }
 
-    /// Guards against a page in the place of the record or ledger that the command writes.
+    /// Guards against a page that overwrites the record or ledger of its command.
     #[test]
     fn a_page_is_not_written_over_a_file_of_its_command() {
         let folder = tempfile::tempdir().unwrap();
@@ -298,7 +299,7 @@ mod tests {
         assert!(wrong.contains("it is a directory"), "{wrong}");
     }
 
-    /// Guards against two records that would be one file beside their page.
+    /// Guards against two records that are copied to the same file next to their page.
     #[test]
     fn records_with_equal_names_have_files_of_their_own() {
         let folder = tempfile::tempdir().unwrap();
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!(names, ["r.landau.ndjson", "r-3.landau.ndjson", "r-2.landau.ndjson"]);
         let twice = of(&[("r", "1"), ("a/r", "2"), ("./r", "1"), ("b/r", "2"), ("c/r", "3")]);
         assert_eq!(twice, ["r", "r-2", "r", "r-2", "r-3"]);
-        // The second is in the folder of the page already.
+        // The second is already in the directory of the page.
         std::fs::write(folder.path().join("r"), "2").unwrap();
         assert_eq!(of(&[("old/r", "1"), ("r", "2")]), ["r-2", "r"]);
     }

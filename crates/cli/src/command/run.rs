@@ -106,8 +106,8 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     })
 }
 
-/// Measures cases for another command, which removes the record, and returns how the run ended. An interruption ends
-/// the run, not the process.
+/// Measures cases for another command, which removes the record. Returns how the run ended. An interrupt ends the run,
+/// not the process.
 pub(crate) fn measure(cases: Vec<String>, record: &Path, words: &[String]) -> anyhow::Result<EndOutcome> {
     catch_interrupts();
     let output = Some(record.to_owned());
@@ -115,14 +115,15 @@ pub(crate) fn measure(cases: Vec<String>, record: &Path, words: &[String]) -> an
     start(&args, words, None).map(|(_, (outcome, _))| outcome)
 }
 
-/// Starts a run; `external` changes the host between its sides.
+/// Starts a run. `external` switches the host between the two sides.
 fn start(
     args: &Args,
     words: &[String],
     mut external: Option<&mut dyn HostSwitch>,
 ) -> anyhow::Result<(Vec<PathBuf>, Measured)> {
     let output = args.output.clone().unwrap_or_else(default_path);
-    // The page and the records of two sides are named after it, and they could have the names of others.
+    // The names of the page and of the records of two sides are derived from it; without UTF-8 they could collide with
+    // others.
     ensure!(
         output.file_name().is_none_or(|name| name.to_str().is_some()),
         "--output {}: the name of a record must be UTF-8; choose another",
@@ -166,7 +167,7 @@ fn start(
     Ok((paths, measured))
 }
 
-/// Checks that the report can be written where it belongs, before anything is measured.
+/// Checks that the report can be written, before anything is measured.
 fn check_page(args: &Args, records: &[PathBuf]) -> anyhow::Result<()> {
     if args.no_report {
         return Ok(());
@@ -190,7 +191,7 @@ fn request(args: &Args) -> Request {
     }
 }
 
-/// Creates the records; if one cannot be created none is left.
+/// Creates the records. If one cannot be created, those already created are removed.
 fn create(paths: &[PathBuf]) -> anyhow::Result<Vec<Writer>> {
     let mut writers: Vec<Writer> = Vec::new();
     for path in paths {
@@ -198,7 +199,7 @@ fn create(paths: &[PathBuf]) -> anyhow::Result<Vec<Writer>> {
             Ok(writer) => writers.push(writer),
             Err(error) => {
                 for writer in writers {
-                    // It is empty; the error that is returned says more than one about it.
+                    // The file is empty; the error below is more important than a failure to remove it.
                     let _ = std::fs::remove_file(writer.path());
                 }
                 return Err(error.into());
@@ -211,7 +212,7 @@ fn create(paths: &[PathBuf]) -> anyhow::Result<Vec<Writer>> {
 /// How a run ended, and the verdicts of each side.
 type Measured = (EndOutcome, Vec<Verdicts>);
 
-/// Makes the passes that a function asks for, and ends the records.
+/// Runs the passes that a function requests, and ends the records.
 fn measure_passes(
     args: &Args,
     words: &[String],
@@ -283,7 +284,7 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<(Vec<Pat
     Ok((paths, measured))
 }
 
-/// Returns which passes may follow the planned ones: a number of passes that the user chose is exact.
+/// Returns the policy for passes after the planned ones. A number of passes given by the user is exact.
 fn adaptive(args: &Args) -> Adaptive {
     match (args.until_resolved, args.measurement.passes) {
         (true, _) => Adaptive::UntilResolved,
@@ -292,7 +293,7 @@ fn adaptive(args: &Args) -> Adaptive {
     }
 }
 
-/// Writes the report, and prints the verdicts, or what differs between the sides, and the names of the files.
+/// Writes the report, and prints the verdicts or the differences between the sides, and the names of the files.
 fn conclude(args: &Args, paths: &[PathBuf], outcome: EndOutcome, verdicts: Vec<Verdicts>) -> anyhow::Result<()> {
     let (bytes, records) = report::read_all(paths)?;
     let analyses: Vec<Analysis<'_>> =
@@ -303,8 +304,8 @@ fn conclude(args: &Args, paths: &[PathBuf], outcome: EndOutcome, verdicts: Vec<V
         [base, new] => Compared::of(base, new, [&names[0], &names[1]]).render(false, terminal::layout()),
         analyses => analyses.iter().map(show::summary).collect(),
     };
-    // The report first: printing fails if the reader of standard output has gone away. An interrupted run gets none;
-    // `landau report` writes it on demand.
+    // The report is written first: printing fails if the reader of standard output has closed it. An interrupted run
+    // has no report; `landau report` writes it on demand.
     let page = report_of(args, paths);
     let has_report = !args.no_report && outcome != EndOutcome::Interrupted;
     if has_report {
@@ -332,7 +333,7 @@ pub(crate) fn finish(writer: &mut Writer, end: End) -> anyhow::Result<()> {
     end_record(writer, end, Verdicts::default()).map(drop)
 }
 
-/// The same, where some verdicts are known already; returns all of them.
+/// Does the same as `finish` if some verdicts are already known. Returns all verdicts.
 fn end_record(writer: &mut Writer, mut end: End, known: Verdicts) -> anyhow::Result<Verdicts> {
     writer.flush()?;
     let record = Record::read(writer.path())?;
@@ -346,7 +347,7 @@ fn end_record(writer: &mut Writer, mut end: End, known: Verdicts) -> anyhow::Res
     Ok(analysis.into_verdicts())
 }
 
-/// Adds how to continue, unless the run could not be continued in the first place.
+/// Adds a hint to resume the run, unless the run cannot be resumed.
 fn explain_failure(args: &Args, error: landau_engine::Error, path: &Path) -> anyhow::Error {
     let is_refused = args.is_temporary || matches!(error, landau_engine::Error::NotResumable { .. });
     let error = anyhow::Error::from(error);
@@ -357,8 +358,8 @@ fn resume_hint(path: &Path) -> String {
     format!("the samples so far are in {0}; continue with landau run --resume {0}", path.display())
 }
 
-/// Creates the folder for the files of benchmarks, and says what earlier runs have left elsewhere. The host is restored
-/// if the run of `side`, which is resumed, left it switched; else such a host is refused.
+/// Creates the directory for the files of benchmarks, and reports what earlier runs have left behind. If the resumed
+/// run of `side` left the host switched, the host is restored. If another run did so, an error is returned.
 pub(crate) fn scratch(directory: Option<&Path>, measures_folder: bool, side: Option<&Side>) -> anyhow::Result<Scratch> {
     let parent = match directory {
         Some(directory) => std::path::absolute(directory)?,
@@ -378,7 +379,7 @@ pub(crate) fn scratch(directory: Option<&Path>, measures_folder: bool, side: Opt
     Ok(scratch)
 }
 
-/// Restores the host if the run of `side` left it switched, with the command that its record has.
+/// Restores the host if the run of `side` left it switched, with the command in its record.
 fn restore(folder: &Path, side: Option<&Side>) -> anyhow::Result<()> {
     let shown = folder.display();
     let Some(left) = Switched::of(folder) else {
@@ -406,11 +407,12 @@ fn restore(folder: &Path, side: Option<&Side>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says what the resumption of records executes besides this program, before the first of it starts.
+/// Reports the commands and programs other than this one that resuming the records would execute, before the first
+/// starts.
 ///
 /// # Errors
 ///
-/// Fails if no run of this user has executed it, unless the user trusts the records.
+/// Fails if no run of this user has executed them, unless the user trusts the records.
 fn announce(args: &Args, path: &Path, records: &[Record]) -> anyhow::Result<()> {
     let mut executed = Executed::default();
     for record in records {
@@ -429,7 +431,7 @@ fn announce(args: &Args, path: &Path, records: &[Record]) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Creates the folder for the files of a resumed run, in the same place if its file system is measured.
+/// Creates the directory for the files of a resumed run, in the same place if its file system is measured.
 fn scratch_again(args: &Args, record: &Record) -> anyhow::Result<Scratch> {
     let side = record.header.side.as_ref();
     let Some(folder) = record.header.folder() else {
@@ -473,7 +475,7 @@ mod tests {
     use super::*;
     use landau_record::schema::Case;
 
-    /// Guards against a command of a record's setting that is executed unasked.
+    /// Guards against executing a command from a record's settings without asking the user.
     #[test]
     fn servers_and_their_commands_are_executed_too() {
         let case = |settings: &str| -> Case {

@@ -190,7 +190,7 @@ fn links(text: &str) -> Result<landau_sys::path::Links, String> {
     }
 }
 
-/// Returns the networks of a flag, if there are any.
+/// Returns the networks of a flag; `None` if there are none.
 fn networks(flag: &str, texts: &[String]) -> anyhow::Result<Option<Networks>> {
     let mut networks = Networks::default();
     for text in texts {
@@ -199,12 +199,12 @@ fn networks(flag: &str, texts: &[String]) -> anyhow::Result<Option<Networks>> {
     Ok((!texts.is_empty()).then_some(networks))
 }
 
-/// Checks a network.
+/// Checks that a text is a network.
 fn network(text: &str) -> Result<String, String> {
     Networks::default().add(text).map(|()| text.to_owned())
 }
 
-/// Reads the name of an index file.
+/// Parses the name of an index file.
 fn file_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text == "." || text == ".." || text.contains(['/', '\0']) {
         return Err("must be a file name without a slash; the file is looked for in each directory".to_owned());
@@ -224,7 +224,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if args.check { check(path, &merged, rules) } else { serve(&merged, Some(rules)) }
 }
 
-/// Says what is wrong with a configuration: with its text, and with the files that it names.
+/// Reports the errors of a configuration: those of its text, and those of the files that it names.
 fn check(path: &Path, args: &Args, rules: LiveRules) -> anyhow::Result<u8> {
     let rules = Arc::new(rules);
     let user = resolved_user(args, landau_sys::process::effective_user() == 0);
@@ -234,7 +234,7 @@ fn check(path: &Path, args: &Args, rules: LiveRules) -> anyhow::Result<u8> {
         Err(error) => wrong.push(error),
         Ok(mut config) => {
             config.rules = Some(rules.clone());
-            // Before the check, which becomes another user.
+            // Done before the check, which switches to another user.
             of_rules = surveyed(&rules, &config);
             wrong.extend(Server::check(&config, user.as_ref()).into_iter().map(anyhow::Error::from));
         }
@@ -263,7 +263,7 @@ fn serve(args: &Args, rules: Option<LiveRules>) -> anyhow::Result<u8> {
     }
 }
 
-/// The parser ensures that there are two.
+/// Returns a certificate and its key. The parser ensures that there are two files.
 fn pair(files: &[PathBuf]) -> Option<TlsFiles> {
     let [certificate, key] = files else { return None };
     Some(TlsFiles { certificate: certificate.clone(), key: key.clone() })
@@ -289,14 +289,14 @@ fn report(text: &str) {
     }
 }
 
-/// Tells the operator what is probably not meant in the rules, and returns their errors.
+/// Warns the operator of probable mistakes in the rules, and returns their errors.
 fn surveyed(rules: &LiveRules, config: &Config) -> Vec<String> {
     let survey = rules.survey(config);
     survey.warnings.iter().for_each(|warning| report(&format!("warning: {warning}")));
     survey.errors
 }
 
-/// Returns the CPUs to pin workers to, if this process may run on them.
+/// Returns the CPUs to pin workers to; an error if this process may not run on one of them.
 fn processors(args: &Args) -> anyhow::Result<Vec<u32>> {
     let wanted = args.pin.clone().map(|pins| pins.0).unwrap_or_default();
     let allowed = landau_sys::system::processors();
@@ -307,8 +307,7 @@ fn processors(args: &Args) -> anyhow::Result<Vec<u32>> {
     Ok(wanted)
 }
 
-/// Returns where to listen for requests: the addresses that are named, and the sockets from systemd but that of the
-/// metrics.
+/// Returns where to listen for requests: the given addresses, and the sockets from systemd except that for the metrics.
 fn addresses(args: &Args) -> anyhow::Result<Vec<Listen>> {
     let mut listen: Vec<Listen> = Vec::new();
     let inherited_metrics = args.metrics.as_ref().filter(|place| matches!(place, Listen::Inherited(_)));
@@ -319,7 +318,7 @@ fn addresses(args: &Args) -> anyhow::Result<Vec<Listen>> {
     for one in args.listen.iter().cloned().chain(passed) {
         match listen.iter().find(|known| known.address().0 == one.address().0) {
             None => listen.push(one),
-            // An inherited socket that is also named is one socket.
+            // An inherited socket that is also given with --listen is the same socket.
             Some(known) if known.address().1 == one.address().1 || matches!(one.address().0, Listen::Inherited(_)) => {}
             Some(known) => {
                 anyhow::bail!("--listen {known} and {one}: an address is with TLS or without; use two addresses")
@@ -355,7 +354,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.backend = args.backend.unwrap_or_default();
     config.accepting = args.accept;
     config.backlog = args.backlog;
-    // The kernel counts whole seconds.
+    // `TCP_DEFER_ACCEPT` has a resolution of one second.
     config.defer_accept_s = args.defer_accept.map(|time| time.as_millis().div_ceil(1000) as u32);
     config.connections = args.max_connections.map(|count| count as usize);
     config.connections_per_address = args.max_per_address;

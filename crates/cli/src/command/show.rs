@@ -84,7 +84,7 @@ impl Args {
         }
     }
 
-    /// The rows of a record, as the options want them.
+    /// Returns the rows of a record, filtered and sorted by the options.
     fn rows(&self, analysis: &Analysis) -> Vec<table::Row> {
         let only = self.only.iter().map(|only| match only {
             Only::Growing => table::Only::Growing,
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// The articles of one record.
+/// Returns the articles about one record.
 fn articles(analyses: &[Analysis]) -> anyhow::Result<String> {
     let [one] = analyses else {
         anyhow::bail!("--articles takes one record, not {}; show them one at a time", analyses.len());
@@ -129,7 +129,7 @@ fn articles(analyses: &[Analysis]) -> anyhow::Result<String> {
     Ok(then::render(&articles, terminal::layout()) + "\n")
 }
 
-/// One record: its rows, then its findings. Several: their rows side by side, then the findings across them.
+/// Renders one record as its rows and its findings, or several as their rows side by side and the findings across them.
 fn as_table(analyses: &[Analysis], args: &Args) -> String {
     let (Some(base), layout) = (analyses.first(), terminal::layout()) else { return String::new() };
     let mut text = what_it_counts(base.record);
@@ -191,7 +191,7 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     text
 }
 
-/// The details of each curve that has some.
+/// Returns the details of each curve that has any.
 fn details(rows: &[table::Row]) -> String {
     let told = rows.iter().filter(|row| !row.text.details.is_empty());
     let lines =
@@ -209,7 +209,7 @@ pub(crate) fn summary(analysis: &Analysis) -> String {
     as_table(std::slice::from_ref(analysis), &Args::of(vec![PathBuf::from(&analysis.record.path)]))
 }
 
-/// A line above the table if the costs are not time.
+/// Returns a line to print above the table if the costs are not times.
 pub(crate) fn what_it_counts(record: &Record) -> String {
     match record.unit() {
         landau_record::schema::Unit::Ns => String::new(),
@@ -222,7 +222,7 @@ pub(crate) fn what_it_counts(record: &Record) -> String {
     }
 }
 
-/// The findings that lead, or all of them.
+/// Returns the leading findings, or all with `--all`.
 fn listed(found: &[Finding], leading: usize, args: &Args) -> String {
     if found.is_empty() {
         return String::new();
@@ -240,7 +240,7 @@ fn listed(found: &[Finding], leading: usize, args: &Args) -> String {
     text
 }
 
-/// The shifts between the records, with their names.
+/// Returns the shifts between the records, with the names of the records.
 fn shifts(comparisons: &Comparisons, names: &[String]) -> Vec<Value> {
     let one = |shift: &Shift| {
         let mut value = json!(shift);
@@ -283,8 +283,9 @@ fn as_json(analyses: &[Analysis], args: &Args) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&value)?)
 }
 
-/// What the text shows of each of several records. As there, the options choose and sort the curves of the first
-/// record; the others have the same curves in the same order. Without `--only`, those that the first lacks follow.
+/// Returns several records as JSON, with the same curves as the text. The options select and sort the curves of the
+/// first record; the others have the same curves in the same order. Without `--only`, curves that the first record
+/// lacks follow.
 fn records_as_json(analyses: &[Analysis<'_>], names: &[String], args: &Args) -> Vec<serde_json::Value> {
     let shown = analyses.first().map(|base| args.rows(base)).unwrap_or_default();
     let place = |row: &table::Row| shown.iter().position(|other| other.case == row.case && other.phase == row.phase);
@@ -302,7 +303,7 @@ fn timelines<'a>(analysis: &'a Analysis<'a>) -> Vec<&'a TimelineStudy<'a>> {
     analysis.cases.iter().filter_map(|study| study.timeline.as_ref()).collect()
 }
 
-/// Names of the records: their file names without extension, or their paths where those are equal.
+/// Returns the names of the records: their file names without extensions, or their paths if file names are equal.
 pub(crate) fn names(files: &[PathBuf]) -> Vec<String> {
     let name = |path: &PathBuf| String::from_utf8_lossy(stem(path)).into_owned();
     let short: Vec<String> = files.iter().map(name).collect();
@@ -313,7 +314,8 @@ pub(crate) fn names(files: &[PathBuf]) -> Vec<String> {
     files.iter().zip(&short).map(named).collect()
 }
 
-/// The name of a record's file without its endings, as bytes: two names that are not UTF-8 may be one as text.
+/// Returns the name of a record's file without its extensions, as bytes: two names that are not UTF-8 may be equal when
+/// converted to text.
 pub(crate) fn stem(path: &Path) -> &[u8] {
     let mut name = path.file_name().unwrap_or_default().as_bytes();
     name = name.strip_suffix(b".gz").unwrap_or(name);
@@ -325,7 +327,7 @@ pub(crate) fn stem(path: &Path) -> &[u8] {
     name
 }
 
-/// The name of a record's file once it is decompressed.
+/// Returns the name of a record's file after decompression.
 pub(crate) fn file_name(path: &Path) -> String {
     let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     name.strip_suffix(".gz").map_or(name.clone(), str::to_owned)
@@ -345,7 +347,7 @@ pub(crate) fn warn_of(record: &Record) {
 mod tests {
     use landau_bench::REGISTRY;
 
-    /// Guards against a ratio of another record: the table finds comparisons by the names of the records.
+    /// Guards against the ratio of a wrong record: the table looks comparisons up by the names of the records.
     #[test]
     fn records_with_equal_file_names_are_told_by_their_paths() {
         let of = |files: &[&str]| super::names(&files.iter().map(std::path::PathBuf::from).collect::<Vec<_>>());
@@ -354,7 +356,7 @@ mod tests {
         assert_eq!(of(&["a/run.landau.ndjson"]), ["run"]);
     }
 
-    /// Guards against a sentence about a benchmark or a phase that was renamed: it would never be told again.
+    /// Guards against a sentence about a renamed benchmark or phase: it would never be printed again.
     #[test]
     fn consequences_are_told_of_curves_that_exist() {
         for (benchmark, phase) in landau_report::text::subjects() {
@@ -383,7 +385,7 @@ mod tests {
         }
     }
 
-    /// Guards against words for a setting that was renamed.
+    /// Guards against a description of a renamed setting.
     #[test]
     fn variants_are_told_of_settings_that_exist() {
         for (benchmark, setting) in landau_report::text::variants() {

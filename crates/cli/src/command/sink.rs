@@ -1,4 +1,4 @@
-//! `landau sink`: receivers for tests. Each subcommand has a file in `sink/`.
+//! `landau sink`: test servers. Each subcommand has a file in `sink/`.
 
 mod connection;
 mod dns;

@@ -1,5 +1,5 @@
-//! `landau tune`: what a profile of kernel settings would change, whether it helps, and the files that keep it. Each
-//! subcommand that measures or prints at length has a file in `tune/`.
+//! `landau tune`: shows what a profile of kernel settings would change, measures whether it helps, and writes the files
+//! that make it permanent. Measurement and text output are in `tune/`.
 
 mod guard;
 mod text;
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     }
 }
 
-/// Says on standard error if a trial that was killed has left the host changed.
+/// Warns on standard error if a killed trial has left the host changed.
 pub(crate) fn tell_left(root: &Root) {
     if let Ok(Some(left)) = landau_tune::left(root) {
         status::tell(&text::left(&left));

@@ -1,8 +1,8 @@
-//! `landau verify`: was a record or page altered, and do its results follow from its samples?
+//! `landau verify`: checks whether a record or page was altered, and whether its results follow from its samples.
 //!
-//! For a record: every seal, then every stored result. For a page: the embedded (or adjacent) record in the same way,
-//! then the whole page, which is rendered again and compared character by character. A page by another version of
-//! landau cannot be rendered again; its results are compared.
+//! For a record it checks every seal, then every stored result. For a page it checks the embedded (or adjacent) record
+//! in the same way. Then it renders the whole page again and compares character by character. A page written by another
+//! version of landau cannot be rendered again; only its results are compared.
 
 use crate::status;
 use anyhow::Context;
@@ -40,7 +40,7 @@ struct Outcome {
     results: usize,
     /// Contradictions; the first altered line comes first.
     faults: Vec<String>,
-    /// Remarks that do not make it wrong.
+    /// Remarks that are not contradictions.
     remarks: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ fn of_file(path: &Path, bytes: &[u8]) -> anyhow::Result<Outcome> {
     Ok(check(&record, analysis.as_ref(), &record.results))
 }
 
-/// The record of a page: its bytes, and the contradiction between it and the page, if any.
+/// The record of a page, with the contradiction between the two, if any.
 struct PageRecord {
     file_name: String,
     bytes: Vec<u8>,
@@ -103,7 +103,7 @@ fn of_page(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// Returns the record embedded in a page, or else reads the file beside it.
+/// Returns the record embedded in a page, or reads it from the file next to the page.
 fn load(page: &Path, packed: page::Packed) -> anyhow::Result<PageRecord> {
     let beside = page.parent().unwrap_or(Path::new("")).join(&packed.file_name);
     let bytes = match packed.bytes {
@@ -121,7 +121,7 @@ fn load(page: &Path, packed: page::Packed) -> anyhow::Result<PageRecord> {
     Ok(PageRecord { file_name: packed.file_name, bytes, fault })
 }
 
-/// Renders the page again and compares.
+/// Renders the page again and compares the two.
 fn rendered_again(path: &Path, html: &str, made: &page::Made, sources: &[Source]) -> Outcome {
     let mut one = Outcome::altered_page(path, "");
     one.faults.clear();
@@ -138,7 +138,7 @@ fn rendered_again(path: &Path, html: &str, made: &page::Made, sources: &[Source]
 }
 
 impl Outcome {
-    /// A page that was altered.
+    /// Returns the outcome of an altered page.
     fn altered_page(path: &Path, fault: &str) -> Self {
         Self {
             name: path.display().to_string(),
@@ -151,7 +151,7 @@ impl Outcome {
     }
 }
 
-/// Wrong results that are listed individually.
+/// Maximum number of wrong results that are listed individually.
 const MISMATCHES_SHOWN: usize = 5;
 
 /// Checks the seals, then recomputes every result.

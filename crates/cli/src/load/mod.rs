@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use recorder::{Opening, Recorder};
 
-/// The fewest idle connections from which the memory of each is computed.
+/// The minimum number of idle connections for a computation of the memory per connection.
 const ENOUGH: u64 = 1000;
 
 /// Shows the progress of a load on standard error.
@@ -26,7 +26,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Returns a progress bar if standard error is a terminal and the user did not ask for silence. `length` is the
+    /// Returns a progress bar; it is visible if standard error is a terminal and `quiet` is false. `length` is the
     /// expected duration.
     pub(crate) fn new(quiet: bool, length: Option<Duration>) -> Self {
         let is_shown = !quiet && std::io::stderr().is_terminal();
@@ -171,7 +171,7 @@ fn summary(text: &mut String, outcome: &Outcome) {
     let _ = writeln!(text, "status: {}", statuses.join(", "));
 }
 
-/// Returns a change of a duration, with its sign.
+/// Returns a change in duration, with its sign.
 fn signed(ns: f64) -> String {
     format!("{}{}", if ns < 0.0 { "−" } else { "+" }, duration(ns.abs()))
 }
@@ -208,7 +208,7 @@ fn row(text: &mut String, label: &str, histogram: &Histogram) {
     text.push('\n');
 }
 
-/// Returns the median of one member of the samples, or a dash without samples.
+/// Returns the median of one member of the samples, or a dash if there are none.
 fn median<const N: usize>(samples: &[[u64; N]], member: usize) -> String {
     let mut values: Vec<u64> = samples.iter().map(|sample| sample[member]).collect();
     values.sort_unstable();
@@ -271,7 +271,7 @@ fn idle(text: &mut String, outcome: &Outcome) {
 }
 
 fn failures(text: &mut String, outcome: &Outcome) {
-    // The reason of a gate lists its failures; each is printed once.
+    // The reason of a gate lists its failures, which are not printed twice.
     let reasons: Vec<String> = outcome.gates.iter().filter_map(GateResult::remark).collect();
     let is_listed = |failure: &Failure| reasons.iter().any(|reason| reason.contains(failure.description()));
     for (failure, number) in outcome.metrics.failures.iter().filter(|(failure, _)| !is_listed(failure)) {

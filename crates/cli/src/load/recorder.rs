@@ -16,7 +16,7 @@ pub(crate) struct Recorder<'a> {
     writer: Writer,
     began: Instant,
     memory: Memory,
-    /// Passes to make.
+    /// The number of passes.
     pass_count: u32,
     /// Steps of the current pass.
     steps: Vec<Step>,
@@ -24,7 +24,7 @@ pub(crate) struct Recorder<'a> {
     error: Option<landau_record::Error>,
 }
 
-/// The parts of a record's beginning that the load does not know.
+/// The parts of a record's header that the load does not know.
 pub(crate) struct Opening<'a> {
     pub(crate) host: Host,
     pub(crate) words: &'a [String],
@@ -107,7 +107,7 @@ impl<'a> Recorder<'a> {
         let limit = last.and_then(|last| record::limit(last, &outcome.metrics));
         let has_all = last.is_some_and(|last| last.pass + 1 == self.pass_count);
         let (pass, run) = match &limit {
-            // A limit is a result, and the rest of the passes were not made.
+            // A limit is a result; the remaining passes were not run.
             Some(_) if has_all => (schema::Outcome::Limit, EndOutcome::Complete),
             Some(_) => (schema::Outcome::Limit, EndOutcome::Failed),
             None if outcome.is_interrupted => (schema::Outcome::Interrupted, EndOutcome::Interrupted),

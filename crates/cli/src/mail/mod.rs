@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Instant;
 
-/// The reasons that are listed.
+/// Maximum number of reasons that are listed.
 const REASONS: usize = 10;
 
 /// Shows the progress of a delivery on standard error.
@@ -22,7 +22,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Returns a progress bar if standard error is a terminal and the user did not ask for silence. `recipients` is the
+    /// Returns a progress bar; it is visible if standard error is a terminal and `quiet` is false. `recipients` is the
     /// length of the list, if it is known.
     pub(crate) fn new(quiet: bool, recipients: Option<u64>) -> Self {
         let is_shown = !quiet && std::io::stderr().is_terminal();

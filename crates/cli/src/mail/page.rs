@@ -24,7 +24,8 @@ pub(crate) fn page(outcome: &Outcome) -> String {
     delivery.page()
 }
 
-/// What this run had reached; what earlier runs had done is not counted. The end is the last sample.
+/// Returns the progress of this run over time, without the recipients that earlier runs had completed. The last sample
+/// is the end of the run.
 fn samples(outcome: &Outcome) -> Vec<Sample> {
     let timeline = &outcome.timeline;
     let points = timeline.done.iter().zip(&timeline.open).zip(1..);

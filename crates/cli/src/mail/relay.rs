@@ -1,4 +1,4 @@
-//! `landau mail --listen ADDRESS --relay`: takes messages by SMTP and delivers them.
+//! `landau mail --listen ADDRESS --relay`: receives messages over SMTP and delivers them.
 
 use super::starttls::StartTlsArgs;
 use crate::status;
@@ -72,16 +72,16 @@ pub(crate) struct RelayArgs {
 }
 
 impl RelayArgs {
-    /// Returns whether a flag is given that only a relay has, and clap cannot tell.
+    /// Returns whether STARTTLS is to be offered, which only a relay does. Clap cannot check that condition.
     pub(crate) fn offers_starttls(&self) -> bool {
         self.starttls.certificate().is_some()
     }
 }
 
-/// What ends a relay, what makes it open its ledger again, and what makes it report.
+/// The signals that end a relay, make it reopen its ledger, or make it print its counters.
 const SIGNALS: &[ServiceSignal] = &[ServiceSignal::Terminate, ServiceSignal::Reload, ServiceSignal::Report];
 
-/// Says what the operator should know at once.
+/// Prints notices for the operator at once.
 struct Log;
 
 impl Observer for Log {
@@ -92,10 +92,10 @@ impl Observer for Log {
     }
 }
 
-/// Runs a relay that delivers as `delivery` says.
+/// Runs a relay that delivers mail as `delivery` specifies.
 pub(crate) fn run(args: &RelayArgs, delivery: Delivery, ledger: Option<PathBuf>, json: bool) -> anyhow::Result<u8> {
     let signals = ServiceSignals::block(SIGNALS);
-    // A limit on the size of files is a full disk to the relay.
+    // Exceeding the limit on file size is handled like a full disk: a write error instead of SIGXFSZ.
     ignore_file_size();
     let queue = args.queue.clone().context("--relay requires --queue")?;
     let relay = Relay {
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &RelayArgs, delivery: Delivery, ledger: Option<PathBuf>,
     let watch = move || {
         loop {
             match signals.wait() {
-                // A closed standard output is no reason to end.
+                // A closed standard output does not end the relay.
                 ServiceSignal::Report => drop(print_totals(&watched, json)),
                 ServiceSignal::Reload => {
                     if let Err(reason) = watched.reopen_ledger() {

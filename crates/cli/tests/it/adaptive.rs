@@ -1,10 +1,10 @@
-//! Adaptive passes: which follow the planned ones, and how a complete record takes more.
+//! Adaptive passes: those after the planned ones, and those added to a complete record.
 
 use crate::support::Room;
 use landau_record::Record;
 use landau_record::schema::{Adaptive, EndOutcome};
 
-/// Enough calls for a verdict, so that a single pass is what keeps it from being resolved.
+/// Enough calls for a verdict, so that only the number of passes keeps it unresolved.
 const MEASURED: [&str; 4] = ["nop", "--set", "nop.n=2000", "--seed"];
 
 fn rounds(record: &Record) -> Vec<(u32, bool)> {
@@ -22,7 +22,7 @@ fn a_number_of_passes_is_exact() {
     assert!(record.notes.is_empty(), "{:?}", record.notes);
 }
 
-/// One pass has no error estimate, so its verdict is never resolved, and passes follow.
+/// A single pass has no error estimate, so its verdict is never resolved, and further passes follow.
 #[test]
 fn until_resolved_adds_passes_and_says_for_what() {
     let room = Room::new();

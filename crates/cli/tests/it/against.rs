@@ -1,4 +1,5 @@
-//! `landau run --against`: two sides in turn, their records, the host switched and restored, and what is refused.
+//! `landau run --against`: two sides in turn, their records, switching and restoring the host, and refused command
+//! lines.
 
 use crate::support::{LANDAU, Process, Ran, Room, eventually, install};
 use landau_record::schema::{EndOutcome, Role};
@@ -12,7 +13,7 @@ fn smoke(room: &Room, words: &[&str]) -> Ran {
     room.landau(&[&fixed, words].concat())
 }
 
-/// The comparison of those records.
+/// Returns the comparison of those records.
 fn compared(room: &Room) -> Value {
     let ran = room.landau(&["compare", "run.base.ndjson", "run.new.ndjson", "--json"]);
     serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
@@ -23,8 +24,8 @@ fn curve<'v>(value: &'v Value, phase: &str) -> &'v Value {
     curves.iter().find(|one| one["phase"] == phase).unwrap_or_else(|| panic!("no phase {phase}: {value}"))
 }
 
-/// Each pass has its counterpart, so the comparison is paired by round. That equal sides are called different is a
-/// matter of chance, up to once in twenty reports, so it is not asserted here.
+/// Each pass has its counterpart, so the comparison is paired by round. Equal sides are called different by chance in
+/// up to one of twenty reports, so this is not asserted here.
 #[test]
 fn both_sides_have_ordinary_records_with_paired_rounds() {
     let room = Room::new();
@@ -63,7 +64,7 @@ fn library(room: &Room, loops: u32) {
     assert!(built.success());
 }
 
-/// A call that a library makes many times as expensive, in one phase of two.
+/// A library makes a call many times as expensive, in one of two phases.
 #[test]
 fn a_slower_call_is_found_in_its_phase() {
     let room = Room::new();
@@ -75,7 +76,7 @@ fn a_slower_call_is_found_in_its_phase() {
     let value = compared(&room);
     assert_eq!(curve(&value, "dup")["result"], "slower", "{value}");
     assert!(curve(&value, "dup")["ratio"]["value"].as_f64().unwrap() > 3.0, "{value}");
-    // A claim about the ratio has the same interval: its passes are paired too.
+    // A claim about the ratio has the same interval: its passes are also paired.
     let there = &curve(&value, "dup")["at"][2];
     let claim = format!("dup: > 3x base at {}", there["n"]);
     let words = ["check", "--claim", &claim, "run.new.ndjson", "--base", "run.base.ndjson", "--json"];
@@ -86,7 +87,7 @@ fn a_slower_call_is_found_in_its_phase() {
     assert!(room.record("run.base.ndjson").header.environment.is_empty());
 }
 
-/// Both sides measure a case under one name, and the settings say what each measured.
+/// Both sides measure a case under the same name; the settings state what each measured.
 #[test]
 fn a_parameter_differs_between_the_sides() {
     let room = Room::new();
@@ -99,7 +100,7 @@ fn a_parameter_differs_between_the_sides() {
     assert_eq!(of("run.base.ndjson")[0], ("socket".to_owned(), "tcp".to_owned()));
     assert_eq!(of("run.new.ndjson")[0], ("socket".to_owned(), "udp".to_owned()));
     assert!(curve(&compared(&room), "socket")["ratio"]["value"].is_number());
-    // A case names its benchmark, too.
+    // A case selects its benchmark too.
     for words in [&["--case", "socket.n=20"][..], &["dup", "--case", "socket.n=20"]] {
         let one = Room::new();
         let ran = smoke(&one, &[words, &["--against", "socket.type=udp", "--no-report"]].concat());
@@ -112,8 +113,8 @@ fn a_parameter_differs_between_the_sides() {
     assert!(ran.status == Some(2) && ran.err.contains("`socket` is not among the benchmarks"), "{ran:?}");
 }
 
-/// Another program makes the passes of the new side, also if it is a script around one, and if its file is replaced
-/// during the run, as a compiler does.
+/// Another program runs the passes of the new side, even if it is a wrapper script, and even if its file is replaced
+/// during the run, as by a compiler.
 #[test]
 fn another_program_measures_the_new_side() {
     let room = Room::new();
@@ -133,7 +134,7 @@ fn another_program_measures_the_new_side() {
     assert_eq!(room.record("run.new.ndjson").passes_of(0).len(), 5);
 }
 
-/// Guards against a curve whose passes were made by two programs: another build may have the same version.
+/// Guards against a curve whose passes were run by two programs: another build may have the same version.
 #[test]
 fn another_build_of_the_program_does_not_continue_the_run() {
     let room = Room::new();
@@ -158,7 +159,7 @@ fn another_build_of_the_program_does_not_continue_the_run() {
     assert_eq!(std::fs::read(room.file("run.new.ndjson")).unwrap(), before);
 }
 
-/// Nothing is measured or written if a side cannot be measured as it was asked for.
+/// Nothing is measured or written if a side cannot be measured as requested.
 #[test]
 fn a_side_that_cannot_be_measured_is_refused() {
     let room = Room::new();
@@ -186,7 +187,7 @@ fn a_side_that_cannot_be_measured_is_refused() {
     refused(&["--switch", "true", "--restore", "exit 4"], "the host is still switched to the new side");
     let alone = smoke(&room, &["dup", "--switch", "true"]);
     assert!(alone.status == Some(2) && alone.err.contains("--restore"), "{alone:?}");
-    // A record is never overwritten, and no half of a pair is left.
+    // A record is never overwritten, and no single record of a pair is left behind.
     std::fs::write(room.file("run.new.ndjson"), "mine").unwrap();
     let ran = smoke(&room, &["dup", "--against", "same"]);
     assert!(ran.status == Some(2) && !room.file("run.base.ndjson").exists(), "{ran:?}");
@@ -196,13 +197,13 @@ fn a_side_that_cannot_be_measured_is_refused() {
 const SWITCH: &str = "echo on >> host";
 const RESTORE: &str = "echo off >> host";
 
-/// What the commands wrote, a word for each.
+/// Returns the output of the commands, one word each.
 fn host(room: &Room) -> Vec<String> {
     let text = std::fs::read_to_string(room.file("host")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// The host is never switched twice or restored twice, and it is restored in the end.
+/// Asserts that the host was never switched or restored twice in a row, and that it was restored in the end.
 fn assert_restored(room: &Room) {
     let host = host(room);
     let expected: Vec<&str> = ["on", "off"].into_iter().cycle().take(host.len()).collect();
@@ -215,7 +216,8 @@ fn the_host_is_switched_for_the_new_side_and_restored() {
     let ran = smoke(&room, &["dup", "--switch", SWITCH, "--restore", RESTORE, "--no-report"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert_restored(&room);
-    // Once to describe the host, then in each round, except that the new side can be last in one and first in the next.
+    // Switched once to describe the host, then once per round, unless the new side is last in one round and first in
+    // the next.
     let times = host(&room).len() / 2;
     assert!((4..=6).contains(&times), "{:?}", host(&room));
     assert!(ran.out.contains("host switched by: echo on >> host"), "{ran:?}");
@@ -223,10 +225,10 @@ fn the_host_is_switched_for_the_new_side_and_restored() {
     assert_eq!((switch.command.as_str(), switch.restore.as_str()), (SWITCH, RESTORE));
 }
 
-/// A switch that does not end as long as there is a file `hold`.
+/// A switch command that does not end as long as the file `hold` exists.
 const HELD: &str = "echo on >> host; while test -e hold; do touch held; sleep 0.05; done";
 
-/// Starts a run and returns while it switches the host over, after its first passes.
+/// Starts a run, and returns while it is switching the host, after its first passes.
 fn switched(room: &Room) -> Process {
     let words = ["run", "dup", "pipe", "--study", "smoke", "--passes", "40", "--output", "r", "--no-report"];
     let switch = ["--switch", HELD, "--restore", RESTORE];
@@ -266,7 +268,7 @@ fn sigint_restores_the_host_and_keeps_both_records() {
     for name in ["r.base", "r.new"] {
         assert_eq!(room.record(name).end.as_ref().unwrap().outcome, EndOutcome::Interrupted);
     }
-    // Either record names the run.
+    // Either record identifies the run.
     let ran = room.landau(&["run", "--resume", "r.new", "--no-report"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert_restored(&room);
@@ -276,18 +278,18 @@ fn sigint_restores_the_host_and_keeps_both_records() {
     assert!(value["curves"].as_array().unwrap().iter().all(|one| one["paired"] == true), "{value}");
 }
 
-/// The marker of a run that has left the host switched.
+/// Returns the marker of a run that left the host switched.
 fn marker(room: &Room) -> PathBuf {
     let marker = |name: String| room.file(&name).join("switched");
     room.leftovers().into_iter().map(marker).find(|path| path.exists()).expect("no marker")
 }
 
-/// Runs the program as a user whose runs have executed nothing yet, as one does who was sent a record.
+/// Runs the program as a user whose runs have executed nothing yet, such as one who was sent a record.
 fn elsewhere(room: &Room, words: &[&str]) -> Ran {
     Ran::of(room.command(words).env("XDG_STATE_HOME", room.file("other-state")).output().unwrap())
 }
 
-/// Guards against a record as a way to execute something on the machine of whoever continues it.
+/// Guards against a record that executes commands on the machine of a user who resumes it.
 #[test]
 fn what_a_record_of_somebody_else_names_is_not_executed() {
     let room = Room::new();
@@ -304,7 +306,7 @@ fn what_a_record_of_somebody_else_names_is_not_executed() {
     assert_eq!(std::fs::read(room.file("run.ndjson")).unwrap(), before);
     let own = room.landau(&add("3"));
     assert!(own.status == Some(0) && own.err.contains("names what the run executes"), "{own:?}");
-    // `./evil.so` of a folder that was sent is another file.
+    // `./evil.so` in a received directory is a different file.
     std::fs::create_dir(room.file("sent")).unwrap();
     std::fs::copy(room.file("run.ndjson"), room.file("sent/run.ndjson")).unwrap();
     let sent = Ran::of(room.command(&add("4")).current_dir(room.file("sent")).output().unwrap());
@@ -314,7 +316,7 @@ fn what_a_record_of_somebody_else_names_is_not_executed() {
     assert_eq!(room.record("run.ndjson").passes_of(0).len(), 4);
 }
 
-/// A killed run cannot restore the host: the next run says what was left, and its own resumption restores it.
+/// A killed run cannot restore the host. The next run reports it, and resuming the killed run restores the host.
 #[test]
 fn sigkill_leaves_the_host_switched_and_the_next_run_says_so() {
     let room = Room::new();
@@ -327,7 +329,7 @@ fn sigkill_leaves_the_host_switched_and_the_next_run_says_so() {
     let told = format!("an earlier run left the changes of --switch on the host; undo them with: {RESTORE}");
     assert!(next.status == Some(2) && next.err.contains(&told) && !room.file("n").exists(), "{next:?}");
     assert_eq!(host(&room).last().unwrap(), "on", "another run changes nothing");
-    // Only a command that the record has too is executed.
+    // A command in the marker is executed only if it is also in the record.
     let marker = marker(&room);
     let text = std::fs::read_to_string(&marker).unwrap();
     std::fs::write(&marker, text.replace(RESTORE, "echo planted >> host")).unwrap();
@@ -335,7 +337,7 @@ fn sigkill_leaves_the_host_switched_and_the_next_run_says_so() {
     assert!(ran.status == Some(2) && ran.err.contains("is not that of the record"), "{ran:?}");
     assert_eq!(host(&room).last().unwrap(), "on");
     std::fs::write(&marker, text).unwrap();
-    // Nor does a record of somebody else restore it.
+    // A record from another user does not restore the host either.
     let ran = elsewhere(&room, &["run", "--resume", "r.base", "--no-report"]);
     assert!(ran.status == Some(2) && ran.err.contains("pass --trust-record:"), "{ran:?}");
     assert!(ran.err.contains(&format!("  switch: {HELD}\n  restore: {RESTORE}")), "{ran:?}");
@@ -353,7 +355,7 @@ fn sigkill_leaves_the_host_switched_and_the_next_run_says_so() {
     assert_eq!(room.leftovers(), Vec::<String>::new());
 }
 
-/// Guards against a run that a program holds up before it has begun: it answers half a line.
+/// Guards against a run that hangs before it starts because a program answers only half a line.
 #[test]
 fn a_program_that_does_not_answer_can_be_interrupted() {
     let room = Room::new();
@@ -363,7 +365,7 @@ fn a_program_that_does_not_answer_can_be_interrupted() {
     let child = Process::spawn(room.command(&words).stderr(Stdio::piped())).unwrap();
     assert!(eventually(|| room.file("asked").exists()), "the program was not asked");
     signal(&child, "-TERM");
-    // Without a look at the signal it waits 10 s and ends with the same status.
+    // If it ignored the signal, it would wait 10 s and end with the same status.
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.code() == Some(2) && said.contains("interrupted"), "{:?}: {said}", ended.status);

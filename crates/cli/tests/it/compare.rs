@@ -1,11 +1,11 @@
-//! `landau compare` and `landau check` on records: what they say, as text, JSON and XML, and their exit statuses.
+//! `landau compare` and `landau check` on records: their output as text, JSON and XML, and their exit statuses.
 
 use crate::support::{LANDAU, Ran, Room, eventually};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A record of the tree: a complete quick study.
+/// Returns the path of a record of the tree: a complete quick study.
 fn sample() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records/sample.landau.ndjson").display().to_string()
 }
@@ -37,7 +37,7 @@ fn a_record_compared_with_itself_has_not_changed() {
     assert!(variants.out.contains("Each variant is compared with the default case"), "{variants:?}");
 }
 
-/// Two kernels in instructions, which differ for certain: the search of bind was changed between them.
+/// Two kernels measured in instructions. They certainly differ: the search in bind was changed between them.
 #[test]
 fn a_changed_kernel_is_told_with_its_ratios_and_its_law() {
     let room = Room::new();
@@ -93,7 +93,7 @@ fn each_answer_has_its_status() {
     assert!(empty.status == Some(2) && empty.err.contains("a --claim is empty"), "{empty:?}");
     let base = check("bind: < 1.1x base at 900");
     assert!(base.status == Some(2) && base.err.contains("--base"), "{base:?}");
-    // A failure outweighs what is inconclusive.
+    // A failure takes precedence over an inconclusive claim.
     let claims = ["bind: no cliff below 4000000000", "bind.instructions@900 < 10", "bind.instructions@900 > 10"];
     std::fs::write(room.file("claims.txt"), claims.join("\n")).unwrap();
     let all = room.landau(&["check", "claims.txt", &kernel("6.1.0"), "--junit", "claims.xml"]);
@@ -107,7 +107,7 @@ fn each_answer_has_its_status() {
     assert_eq!((value["answer"].as_str(), answers), (Some("fail"), vec!["inconclusive", "fail", "pass"]));
 }
 
-/// Guards against claims of a ratio that are decided by the wrong record.
+/// Guards against claims about a ratio that are decided by the wrong record.
 #[test]
 fn a_ratio_is_over_the_base() {
     let room = Room::new();
@@ -121,7 +121,7 @@ fn a_ratio_is_over_the_base() {
     assert_eq!(same.status, Some(0), "{same:?}");
 }
 
-/// Guards against an error that does not say which line is wrong, and where.
+/// Guards against an error that does not state the wrong line and the position in it.
 #[test]
 fn an_invalid_file_of_claims_is_shown_with_its_lines() {
     let room = Room::new();
@@ -134,14 +134,15 @@ fn an_invalid_file_of_claims_is_shown_with_its_lines() {
     assert!(nothing.status == Some(2) && nothing.err.contains("no claims"), "{nothing:?}");
 }
 
-/// Guards against a build that is green because nobody reads the answer. `head` leaves before anything is printed.
+/// Guards against a build that is green because nobody reads the answer, as with `head`, which exits before anything is
+/// printed.
 #[test]
 fn a_closed_pipe_does_not_change_the_status() {
     let room = Room::new();
     for (claim, status) in
         [("bind: < 1ns at 900", 1), ("bind: > 1ns at 900", 0), ("socket: no cliff below 90000000", 125)]
     {
-        // The reader is gone when the first process ends, before the answer is there.
+        // The reader exits before the answer is available.
         let script = r#"{ "$0" check --claim "$1" "$2"; echo $? >status; } | true"#;
         let ran = Ran::of(room.other("bash", &["-c", script, LANDAU, claim, &sample()]).output().unwrap());
         let found = std::fs::read_to_string(room.file("status")).unwrap();
@@ -154,14 +155,14 @@ fn a_closed_pipe_does_not_change_the_status() {
     assert_eq!(std::fs::read_to_string(room.file("status")).unwrap().trim(), "1");
 }
 
-/// The same of answers about this host and of a load.
+/// Checks the same for answers about this host and for a load.
 #[test]
 fn a_closed_pipe_does_not_change_an_answer_that_is_measured() {
     let room = Room::new();
     for (words, told) in [
         (&["doctor", "--for", "idle=900000000", "--no-measure"][..], ""),
         (&["doctor", "--for", "idle=900000000", "--no-measure", "--json"], ""),
-        // Nobody listens on port 1.
+        // No process listens on port 1.
         (&["load", "http://127.0.0.1:1/", "--requests", "3", "--quiet"], ""),
         (&["load", "http://127.0.0.1:1/", "--requests", "3", "--json"], ""),
     ] {
@@ -170,7 +171,7 @@ fn a_closed_pipe_does_not_change_an_answer_that_is_measured() {
         let ran = Ran::of(room.command(words).stdout(writer).output().unwrap());
         assert_eq!((ran.status, ran.err.as_str()), (Some(1), told), "{words:?}");
     }
-    // What is told on standard error is told too.
+    // Messages on standard error are also printed.
     let words = ["load", "http://127.0.0.1:1/", "--idle", "20", "--output", "idle.ndjson", "--quiet"];
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -178,7 +179,7 @@ fn a_closed_pipe_does_not_change_an_answer_that_is_measured() {
     assert!(ran.status == Some(1) && ran.err.ends_with("\nrecord: idle.ndjson\n"), "{ran:?}");
 }
 
-/// Guards against options that several records ignore, and against a JSON that lacks what the text shows.
+/// Guards against options that are ignored for several records, and against JSON that lacks information in the text.
 #[test]
 fn several_records_are_shown_with_all_options() {
     let room = Room::new();
@@ -196,14 +197,14 @@ fn several_records_are_shown_with_all_options() {
     for (record, file) in [&old, &new].into_iter().enumerate() {
         let one = json(&room.landau(&["show", "--json", file]));
         let beside = &all["records"][record];
-        // In the order of the first record; what that lacks follows.
+        // In the order of the first record; curves that it lacks follow.
         let [found, mut own] = [&all["records"][0]["rows"], &one["rows"]].map(curves);
         own.sort_by_key(|curve| found.iter().position(|other| other == curve).unwrap_or(usize::MAX));
         assert_eq!(rows(&all, record), own);
         assert!(beside["rows"][0] == one["rows"][0] && beside["timelines"] == one["timelines"], "{file}");
         assert!(file.contains(beside["name"].as_str().unwrap()), "{}", beside["name"]);
     }
-    // As in the text, the first record chooses and sorts.
+    // As in the text, the first record determines the selection and the order.
     for words in [&["--sort", "cost"][..], &["--only", "growing"], &["--only", "growing", "--sort", "name"]] {
         let (several, one) = (shown(words), json(&room.landau(&[&["show", "--json", &old], words].concat())));
         assert!(several["records"][0]["rows"] == one["rows"], "{words:?}");
@@ -214,7 +215,7 @@ fn several_records_are_shown_with_all_options() {
     assert_ne!(rows(&all, 0), rows(&shown(&["--sort", "cost"]), 0));
 }
 
-/// Guards against the evidence of one phase for all.
+/// Guards against evidence from one phase that is used for all phases.
 #[test]
 fn a_claim_about_all_phases_is_decided_for_each() {
     let room = Room::new();
@@ -225,7 +226,7 @@ fn a_claim_about_all_phases_is_decided_for_each() {
     assert!(curves.iter().all(|one| one["answer"] == "pass" && one["value"]["value"].as_f64() > Some(1.0)), "{value}");
     let text = value["claims"][0]["text"].as_str().unwrap();
     assert!(phases.iter().all(|phase| text.contains(&format!(" · {phase}: "))), "{text}");
-    // Only those that fail are told if one does.
+    // If a phase fails, only the failing ones are reported.
     let value = json(&room.landau(&["check", "--claim", "bind.*: no cliff", &sample(), "--json"]));
     let (claim, text) = (&value["claims"][0], value["claims"][0]["text"].as_str().unwrap());
     assert!(
@@ -234,8 +235,8 @@ fn a_claim_about_all_phases_is_decided_for_each() {
     );
 }
 
-/// The sample's bind has a cliff at 1,002: beside it, and of a ratio beyond it, nothing is said; the growth across it
-/// is that of the costs.
+/// The sample's bind has a cliff at 1,002. A claim next to it, or about a ratio beyond it, is inconclusive; the growth
+/// across it is that of the costs.
 #[test]
 fn what_lies_beside_a_cliff_is_inconclusive() {
     let room = Room::new();
@@ -253,7 +254,7 @@ fn what_lies_beside_a_cliff_is_inconclusive() {
     assert!(answer("bind: grows < 2000x to 1000").starts_with("inconclusive"));
 }
 
-/// A record of the tree as a clock of an emulator would have measured it, with the checksums of other lines.
+/// Returns a record of the tree as if an emulator's clock had measured it, with checksums that do not match.
 fn emulated() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records/schema-3.landau.ndjson");
     let text = std::fs::read_to_string(path).unwrap();
@@ -284,7 +285,7 @@ fn emulated() -> String {
     lines.concat()
 }
 
-/// Guards against the time of an emulator that is shown, or decides a claim, like real time.
+/// Guards against an emulator's time that is shown or decides a claim as if it were real time.
 #[test]
 fn an_emulated_clock_is_named_and_decides_nothing() {
     let room = Room::new();
@@ -307,7 +308,8 @@ fn an_emulated_clock_is_named_and_decides_nothing() {
     assert_eq!(answers, ["inconclusive", "inconclusive", "inconclusive", "pass"], "{value}");
 }
 
-/// Guards against a comparison that is silent about failed passes and altered records, also of the base of a claim.
+/// Guards against a comparison that does not report failed passes and altered records, including those of the base of a
+/// claim.
 #[test]
 fn failures_are_told_before_what_changed() {
     let room = Room::new();
@@ -327,7 +329,7 @@ fn failures_are_told_before_what_changed() {
     assert!(ran.err.contains("altered.ndjson: line 1 was altered"), "{ran:?}");
 }
 
-/// Guards against a page, or anything else, that is overwritten after minutes of measuring.
+/// Guards against a page or another file that is overwritten after minutes of measuring.
 #[test]
 fn only_a_report_is_replaced() {
     let room = Room::new();
@@ -343,8 +345,8 @@ fn only_a_report_is_replaced() {
     assert!(nowhere.status == Some(2) && !nowhere.err.contains("round"), "measured first: {nowhere:?}");
 }
 
-/// Without a record the claims are measured: one that names no n as far as the study, each setting, and both sides of a
-/// ratio, in pairs.
+/// Without a record the claims are measured: a claim without an n up to the size of the study, each setting, and both
+/// sides of a ratio, in pairs.
 #[test]
 fn claims_are_measured_where_there_is_no_record() {
     let room = Room::new();
@@ -365,14 +367,14 @@ fn claims_are_measured_where_there_is_no_record() {
     assert_eq!(room.leftovers(), Vec::<String>::new());
 }
 
-/// The processes whose working directory is the room: the program and what it starts.
+/// Returns the number of processes whose working directory is the room: the program and its children.
 fn processes_in(room: &Room) -> usize {
     let room = room.path().canonicalize().unwrap();
     let folders = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cwd"));
     folders.filter(|folder| std::fs::read_link(folder).is_ok_and(|place| place == room)).count()
 }
 
-/// Guards against a measurement that outlives the command that wants it, and against answers by a part of it.
+/// Guards against a measurement that outlives its command, and against answers from an incomplete one.
 #[test]
 fn an_interrupted_check_leaves_no_measurement_behind() {
     for (signal, status) in [("-TERM", Some(2)), ("-KILL", None)] {
@@ -387,7 +389,7 @@ fn an_interrupted_check_leaves_no_measurement_behind() {
             ended = check.try_wait().unwrap();
             ended.is_some()
         });
-        // Before any assertion: the others must not wait for what is left.
+        // Killed before any assertion, so that no other test waits for leftover processes.
         check.kill().unwrap();
         let output = check.wait_with_output().unwrap();
         assert!(has_ended, "{signal}: {output:?}");

@@ -1,13 +1,13 @@
-//! What others have written controls no terminal: the names of files, units and processes, and what records say.
+//! Untrusted text cannot control the terminal: the names of files, units and processes, and the contents of records.
 
 use crate::support::{LANDAU, Process, Ran, Room};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// A name that clears the screen and sets the terminal's title, by C0 and C1 characters.
+/// A name that clears the screen and sets the terminal's title, with C0 and C1 control characters.
 const NAME: &str = "a\u{1b}[2J\u{9b}2J\u{7}b";
 
-/// Returns whether no control character but the end of a line was printed.
+/// Returns whether no control characters except line feed and tab were printed.
 fn is_plain(ran: &Ran) -> bool {
     let is_control = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
     !ran.out.contains(is_control) && !ran.err.contains(is_control)
@@ -42,7 +42,7 @@ fn names_of_files_and_units_do_not_control_the_terminal() {
     assert_eq!(value[0]["name"], record, "JSON has the name itself");
 }
 
-/// Any program can set its name by `prctl`; this one does.
+/// Any program can set its name with `prctl`, as this one does.
 #[test]
 fn a_process_does_not_control_the_terminal_of_its_inspector() {
     let script = "use IO::Socket::INET; $0 = \"\\e[2J\\e]0;x\\a\"; $| = 1; \

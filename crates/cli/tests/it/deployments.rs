@@ -1,15 +1,15 @@
-//! Deployments under load: every answer is one version, whole.
+//! Deployments under load: every response is a complete copy of one version.
 //!
-//! Clients of HTTP/1.1 (on kept connections, and on a new one for each request) and of HTTP/2 ask for four files while
-//! these are replaced in four ways. Each version of a file has content and a length of its own, so an answer says which
-//! version it is. An error, a content that is no version's, a length or an entity tag that does not belong to it, and a
-//! version that was replaced long before the request are violations.
+//! Clients of HTTP/1.1 (on persistent connections, and on a new one for each request) and of HTTP/2 request four files
+//! while these are replaced in four ways. Each version of a file has distinct content and a distinct length, so a
+//! response identifies its version. Violations are an error, content of no version, a length or an entity tag of
+//! another version, and a version that was replaced long before the request.
 //!
-//! A link or a directory that is replaced changes all files at once, `rename` of files and `rsync` one file after the
-//! other: there each file is judged by itself.
+//! Replacing a link or a directory changes all files at once. `rename` of files and `rsync` change one file after the
+//! other, so each file is judged separately.
 //!
-//! `LANDAU_DEPLOYMENTS=1000 cargo test -p landau --test it deployments -- --nocapture` makes a thousand, and then a
-//! version must be gone a second after it was replaced.
+//! `LANDAU_DEPLOYMENTS=1000 cargo test -p landau --test it deployments -- --nocapture` makes a thousand deployments; a
+//! version must then be gone one second after it was replaced.
 
 use crate::client::{Answer, Http1, Http2, Lost};
 use crate::serve::{LONG, Serving, room};
@@ -28,13 +28,14 @@ use std::time::{Duration, Instant};
 /// The files with the length of their first version.
 const FILES: [(&str, usize); 4] = [("index.html", 400), ("a.css", 4000), ("b.js", 40_000), ("sub/c.bin", 200_000)];
 
-/// As many versions have different lengths.
+/// The number of consecutive versions with different lengths.
 const LENGTHS: usize = 500;
 
 /// The number of deployments in an ordinary test.
 const DEPLOYMENTS: usize = 32;
 
-/// Kinds of workers, each with `--cache-for`: the default, and one so short that deployments often meet requests.
+/// Kinds of workers, each with a value of `--cache-for`: the default, and one so short that deployments often coincide
+/// with requests.
 const WORKERS: [(&str, &str); 2] = [("own", "500ms"), ("multishot", "20ms")];
 
 /// A way to deploy.
@@ -42,17 +43,17 @@ const WORKERS: [(&str, &str); 2] = [("own", "500ms"), ("multishot", "20ms")];
 enum Way {
     /// `mv -T` of a symbolic link.
     Link,
-    /// The directory is renamed away, and then the next one to its place.
+    /// The directory is renamed, and then the next one is renamed to its name.
     Directory,
-    /// Each file is replaced by a `rename`.
+    /// Each file is replaced with `rename`.
     Files,
-    /// `rsync --archive`, which does that as well.
+    /// `rsync --archive`, which also uses `rename`.
     Rsync,
 }
 
 const WAYS: [Way; 4] = [Way::Link, Way::Directory, Way::Files, Way::Rsync];
 
-/// Returns a version of a file.
+/// Returns the content of a version of a file.
 fn content(file: usize, version: usize) -> Vec<u8> {
     let (name, length) = FILES[file];
     let line = format!("{version:08} is the version of {name}\n");
@@ -68,7 +69,7 @@ fn write(folder: &Path, version: usize) {
 }
 
 impl Way {
-    /// The name of the served directory.
+    /// Returns the name of the served directory.
     fn root(self) -> &'static str {
         if self == Self::Link { "current" } else { "dist" }
     }
@@ -112,12 +113,12 @@ impl Way {
     }
 }
 
-/// What the clients of a server share.
+/// The state that the clients of a server share.
 struct Watch {
     address: SocketAddr,
-    /// A version is stale for a client that asks so long after the next one was deployed.
+    /// A version is stale in a response to a request sent this long after the next version was deployed.
     stale_after: Duration,
-    /// When the deployment of each version began and had ended.
+    /// The times at which the deployment of each version began and ended.
     times: RwLock<Vec<(Instant, Option<Instant>)>>,
     is_over: AtomicBool,
     answers: AtomicU64,
@@ -126,7 +127,7 @@ struct Watch {
     age_ms: AtomicU64,
     /// The entity tag of each version of a file.
     tags: Mutex<HashMap<(usize, usize), String>>,
-    /// The version with each entity tag of a file.
+    /// The version of a file for each entity tag.
     versions: Mutex<HashMap<(usize, String), usize>>,
     violations: Mutex<Vec<String>>,
 }
@@ -163,18 +164,18 @@ impl Watch {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         stream.set_nodelay(true).unwrap();
-        // Thousands of connections would stay in TIME_WAIT.
+        // Otherwise thousands of connections would stay in TIME_WAIT.
         landau_sys::stream::set_reset_on_close(&stream).unwrap();
         stream
     }
 
-    /// Returns whether a client has got a version of each file.
+    /// Returns whether clients have received this version of each file.
     fn has_seen(&self, version: usize) -> bool {
         let tags = self.tags.lock().unwrap();
         (0..FILES.len()).all(|file| tags.contains_key(&(file, version)))
     }
 
-    /// Judges what came. Returns the entity tag.
+    /// Judges a response. Returns the entity tag.
     fn judge(&self, asked: &Asked, got: Result<Answer, Lost>) -> Option<String> {
         self.answers.fetch_add(1, Ordering::Relaxed);
         let judged = got.map_err(|lost| lost.to_string()).and_then(|answer| self.judge_answer(asked, &answer));
@@ -185,7 +186,7 @@ impl Watch {
         judged.ok()
     }
 
-    /// Says how far the deployment of the last version is.
+    /// Describes the progress of the deployment of the last version.
     fn when(&self) -> String {
         let times = self.times.read().unwrap();
         let Some((began, ended)) = times.last() else { return String::new() };
@@ -220,7 +221,7 @@ impl Watch {
     }
 }
 
-/// Returns the version that a content is, all of it.
+/// Returns the version of a content, which must be complete.
 fn version_of(file: usize, body: &[u8]) -> Result<usize, String> {
     let number = body.get(..8).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
     let version = number.ok_or_else(|| format!("no version: {}", body[..body.len().min(60)].escape_ascii()))?;
@@ -232,7 +233,7 @@ fn version_of(file: usize, body: &[u8]) -> Result<usize, String> {
     Err(format!("version {version} for {same} bytes of {}; it has {}", body.len(), expected.len()))
 }
 
-/// The files in turn. Each second request for a file says which version the client has.
+/// The files in turn. Every second request for a file contains the entity tag of the client's version.
 struct Turns {
     count: usize,
     tags: [Option<String>; FILES.len()],
@@ -251,7 +252,7 @@ impl Turns {
     }
 }
 
-/// Asks again and again on one connection, or on a new one each time.
+/// Sends requests in a loop, on one connection or on a new one each time.
 fn ask_http1(watch: &Watch, number: usize, is_kept: bool) {
     let (mut turns, mut kept) = (Turns::new(number), None);
     while !watch.is_over() {
@@ -264,13 +265,13 @@ fn ask_http1(watch: &Watch, number: usize, is_kept: bool) {
         if is_kept && is_open {
             kept = Some(client);
         } else {
-            // Without a pause it would be all that the server does.
+            // Without a pause, these requests would occupy the server completely.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
-/// Asks for eight files at a time over HTTP/2, and begins a connection after a hundred times.
+/// Requests eight files at a time over HTTP/2, and reconnects after a hundred such batches.
 fn ask_http2(watch: &Watch, number: usize) {
     let mut turns = Turns::new(number);
     while !watch.is_over() {
@@ -294,7 +295,7 @@ fn ask_http2(watch: &Watch, number: usize) {
     }
 }
 
-/// Deploys again and again while clients ask.
+/// Deploys repeatedly while clients send requests.
 fn deploy(way: Way, www: &Path, watch: &Watch, count: usize) {
     std::thread::scope(|scope| {
         let clients = [
@@ -312,10 +313,10 @@ fn deploy(way: Way, www: &Path, watch: &Watch, count: usize) {
             watch.times.write().unwrap()[version].1 = Some(Instant::now());
             let deployed = Instant::now();
             while !watch.has_seen(version) && deployed.elapsed() < LONG {
-                // The processor belongs to those who are waited for.
+                // Yields the processor to the clients that this loop waits for.
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // A client that has failed answers no more; the scope passes its panic on.
+            // A failed client thread makes no more progress; the scope propagates its panic.
             if clients.iter().any(ScopedJoinHandle::is_finished) || !watch.has_seen(version) {
                 watch.violations.lock().unwrap().push(format!("version {version} was not seen"));
                 break;
@@ -325,7 +326,7 @@ fn deploy(way: Way, www: &Path, watch: &Watch, count: usize) {
     });
 }
 
-/// Returns what a new client gets of the first file.
+/// Returns the version of the first file that a new client receives.
 fn version_now(watch: &Watch) -> Option<usize> {
     let answer = Http1::new(watch.connect()).get(&format!("/{}", FILES[0].0), "").ok()?;
     version_of(0, &answer.body).ok()
@@ -352,7 +353,7 @@ fn deployments_under_load() {
     assert!(found.is_empty(), "{} violations: {:#?}", found.len(), &found[..found.len().min(20)]);
 }
 
-/// Makes deployments of one kind at a new server. Returns the violations.
+/// Makes deployments of one kind with a new server. Returns the violations.
 fn run(way: Way, worker: &str, cache_for: &str, count: usize, stale_after: Duration) -> Vec<String> {
     let room: Room = room();
     let www = room.file("www");

@@ -1,10 +1,10 @@
-//! `landau doctor` predicts where programs end: Landau's own benchmarks and, for limits that a run never meets because
-//! it keeps a part free, small programs of Perl.
+//! `landau doctor` predicts the n at which programs reach a limit. The programs are Landau's benchmarks and, for limits
+//! that a run never reaches because it keeps a reserve, small Perl scripts.
 //!
-//! Each case lowers a limit for its own processes only: by `ulimit`, in a namespace, or in a control group that it
-//! makes and removes. The program is run after the prediction, under the same limit. `LANDAU_DOCTOR_ALL=1` adds the
-//! other limits, `LANDAU_DOCTOR_ALL=whole` also the ends on this host, which takes minutes; both print the rows of
-//! docs/doctor.md.
+//! Each case lowers a limit for its own processes only: with `ulimit`, in a namespace, or in a control group that it
+//! creates and removes. The program runs after the prediction, under the same limit. `LANDAU_DOCTOR_ALL=1` adds the
+//! other limits. `LANDAU_DOCTOR_ALL=whole` also adds the limits of this host, which takes minutes. Both print the rows
+//! of docs/doctor.md.
 
 use crate::support::{LANDAU, Process, Ran, Room, install, is_root};
 use serde_json::{Value, json};
@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A limit that is lowered, and a program that meets it.
+/// A limit that is lowered, and a program that reaches it.
 struct Case {
-    /// What is lowered, for the table.
+    /// The lowered limit, for the table.
     lowered: &'static str,
-    /// What is asked of the doctor.
+    /// The kind of the demand.
     kind: &'static str,
     size: u64,
-    /// A script that lowers the limit and then executes `"$@"`; `{room}` is the folder of the test.
+    /// A script that lowers the limit and then executes `"$@"`; `{room}` is the directory of the test.
     script: &'static str,
-    /// The limit that must be named.
+    /// The limit that the doctor must name.
     limit: &'static str,
     program: Program,
 }
@@ -35,11 +35,11 @@ impl Case {
     }
 }
 
-/// What meets the limit.
+/// A program that reaches the limit.
 enum Program {
-    /// The benchmark of the kind's name, with settings that leave one case.
+    /// The benchmark with the name of the kind, with settings that reduce it to one case.
     Benchmark(&'static [&'static str]),
-    /// A script of Perl that prints how much it had when it was refused.
+    /// A Perl script that prints how many objects it had when the kernel refused another.
     Perl(&'static str),
 }
 
@@ -52,24 +52,24 @@ const MMAP: Program = Program::Benchmark(&["mmap.order=sequential", "mmap.popula
 const SPAWN: Program =
     Program::Benchmark(&["spawn.wait=any", "spawn.parent=timer", "spawn.image=shared", "spawn.pid_max=4194304"]);
 
-/// Forks children that sleep until the parent ends, kills them, and prints their number: at most 3,000, so that a limit
-/// that does not hold does not cost the host its processes.
+/// Forks children that sleep until the parent ends, kills them, and prints their number: at most 3,000, so that an
+/// ineffective limit does not exhaust the host's processes.
 const PERL_FORKS: Program = Program::Perl(
     "pipe(R, W); my @p; while (@p < 3000) { my $p = fork; last unless defined $p; \
      if (!$p) { close W; sysread R, my $b, 1; exit } push @p, $p } \
      kill 9, @p; waitpid $_, 0 for @p; print scalar @p",
 );
 
-/// Opens files until it is refused.
+/// Opens files until the kernel refuses.
 const PERL_DESCRIPTORS: Program =
     Program::Perl("my @f; while (open my $f, '<', '/dev/null') { push @f, $f } print scalar @f");
 
-/// Creates files of one byte in the folder `full` until it is refused.
+/// Creates files of one byte in the directory `full` until the kernel refuses.
 const PERL_FILES: Program = Program::Perl(
     "my $n = 0; while (open my $f, '>', \"full/$n\") { syswrite($f, 'x') // last; close $f or last; $n++ } print $n",
 );
 
-/// Connects to a listener that never accepts, until a handshake is not answered.
+/// Connects to a listener that never accepts, until a handshake gets no answer.
 const PERL_BACKLOG: Program = Program::Perl(
     "use Socket; socket L, PF_INET, SOCK_STREAM, 0; bind L, sockaddr_in(7777, INADDR_LOOPBACK); listen L, 65535; \
      my @c; while (@c < 5000) { socket my $s, PF_INET, SOCK_STREAM, 0; $s->blocking(0); \
@@ -77,12 +77,13 @@ const PERL_BACKLOG: Program = Program::Perl(
      last unless select(undef, $w, undef, 0.5); push @c, $s } print scalar @c",
 );
 
-/// A network namespace of its own; status 77 where this host grants none, or not its settings.
+/// Runs the command in a separate network namespace. The status is 77 if this host does not permit one, or does not
+/// permit changing its settings.
 const NET: &str = "unshare -n true || exit 77; \
                    exec unshare -n sh -c 'ip link set lo up; {set} || exit 77; exec \"$@\"' sh \"$@\"";
 
-/// A script that sets `kernel.pid_max` of a pid namespace of its own, runs the second text there, and then executes
-/// `"$@"`. Status 77 where this host grants none, or its value is that of the host (before Linux 6.14).
+/// A script that sets `kernel.pid_max` in a separate pid namespace, runs the second text there, and then executes
+/// `"$@"`. The status is 77 if this host does not permit one, or if the value is that of the host (before Linux 6.14).
 macro_rules! in_pid_namespace {
     ($pid_max:literal, $first:literal) => {
         concat!(
@@ -97,7 +98,7 @@ macro_rules! in_pid_namespace {
     };
 }
 
-/// Cases that take a second or so each.
+/// Cases that take about a second each.
 const FEW: &[Case] = &[
     Case {
         lowered: "ulimit -n 300",
@@ -149,7 +150,7 @@ const FEW: &[Case] = &[
     },
 ];
 
-/// Nothing is lowered: where each benchmark ends on this host.
+/// Cases without a lowered limit: the n that each benchmark reaches on this host.
 const WHOLE: &[Case] = &[
     Case {
         lowered: "nothing",
@@ -160,7 +161,7 @@ const WHOLE: &[Case] = &[
         program: SOCKET,
     },
     Case {
-        // In a namespace of its own, because others take ports of the host's while it runs.
+        // In a separate namespace, because other programs use ports of the host in the meantime.
         lowered: "nothing",
         kind: "bind",
         size: 40_000,
@@ -210,7 +211,7 @@ const WHOLE: &[Case] = &[
     },
 ];
 
-/// Further limits.
+/// Cases with further lowered limits.
 const LOWERED: &[Case] = &[
     Case {
         lowered: "ulimit -n 2000",
@@ -238,7 +239,7 @@ const LOWERED: &[Case] = &[
         program: THREAD,
     },
     Case {
-        // The samples of the steps that are asked for take 6 MiB, and their own lists 0.5 MiB.
+        // The samples of the requested steps take 6 MiB, and the benchmark's own lists 0.5 MiB.
         lowered: "ulimit -v 96 MiB",
         kind: "mmap",
         size: 20_000,
@@ -306,7 +307,7 @@ const LOWERED: &[Case] = &[
         lowered: "RLIMIT_NPROC 400, another user",
         kind: "processes",
         size: 1_000,
-        // The ulimit of dash has no -u.
+        // dash's ulimit has no -u.
         script: "exec prlimit --nproc=400 setpriv --reuid 54321 --regid 54321 --clear-groups \"$@\"",
         limit: "RLIMIT_NPROC",
         program: PERL_FORKS,
@@ -320,7 +321,7 @@ const LOWERED: &[Case] = &[
         program: PERL_FORKS,
     },
     Case {
-        // A process that has ended counts until its parent waits for it.
+        // A zombie counts until its parent waits for it.
         lowered: "RLIMIT_NPROC 400, another user, 150 zombies",
         kind: "processes",
         size: 1_000,
@@ -339,7 +340,7 @@ const LOWERED: &[Case] = &[
         program: PERL_FORKS,
     },
     Case {
-        // The sessions of twenty daemons keep the identifiers of leaders that have ended.
+        // The sessions of twenty daemons keep the identifiers of their exited leaders in use.
         lowered: "kernel.pid_max 700 of a pid namespace, 20 daemons",
         kind: "processes",
         size: 5_000,
@@ -396,7 +397,7 @@ const LOWERED: &[Case] = &[
     },
 ];
 
-/// A case under way: the scripts, and the control groups that they join.
+/// A case in progress: the script, and the control groups that it joins.
 struct Trial<'a> {
     case: &'a Case,
     room: Room,
@@ -406,9 +407,9 @@ struct Trial<'a> {
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        // The innermost is the last.
+        // The innermost group is the last one.
         for group in self.groups.iter().rev() {
-            // A process that was killed leaves its group a moment later.
+            // A killed process leaves its group with a delay.
             if !crate::support::eventually(|| fs::remove_dir(group).is_ok()) {
                 eprintln!("cannot remove {}", group.display());
             }
@@ -416,7 +417,7 @@ impl Drop for Trial<'_> {
     }
 }
 
-/// What was predicted or met, and by which limit.
+/// A predicted or reached n, and its limit.
 #[derive(Debug)]
 struct End {
     n: u64,
@@ -424,7 +425,7 @@ struct End {
 }
 
 impl<'a> Trial<'a> {
-    /// Prepares a case; none if this host lacks what it needs.
+    /// Prepares a case; `None` if this host lacks a requirement.
     fn new(case: &'a Case) -> Option<Self> {
         let mut trial = Self { case, room: Room::new(), script: case.script.to_owned(), groups: Vec::new() };
         fs::set_permissions(trial.room.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -440,17 +441,17 @@ impl<'a> Trial<'a> {
         Some(trial)
     }
 
-    /// Makes a control group with a limit, in which the script runs; or one inside it. The first words of its command
-    /// may be given.
+    /// Creates a control group with a limit, in which the script runs; with `is_above`, the script runs in a group
+    /// inside that one. `first` precedes the command of the script.
     fn join_group(&mut self, is_above: bool, controller: &str, file: &str, value: &str, first: &str) -> Option<()> {
         let all = Path::new("/sys/fs/cgroup");
-        // Version 2 has no folders of controllers.
+        // Version 2 has no directories for controllers.
         let root = Some(all.join(controller)).filter(|folder| folder.exists()).unwrap_or_else(|| all.to_owned());
         let name = self.room.path().file_name()?.to_string_lossy().replace('.', "");
         let outer = root.join(format!("landau-doctor-{name}"));
         fs::create_dir(&outer).ok()?;
         self.groups.push(outer.clone());
-        // Version 2 has the file only where the group above passes its controller on.
+        // In version 2 the file exists only if the parent group delegates the controller.
         outer.join(file).exists().then_some(())?;
         fs::write(outer.join(file), value).ok()?;
         if is_above {
@@ -465,7 +466,7 @@ impl<'a> Trial<'a> {
     fn run(&self, words: &[&str]) -> Ran {
         let all = [&["-c", self.script.as_str(), "sh"], words].concat();
         let mut command = self.room.other("sh", &all);
-        // `mkdir` of the second script would find the folder.
+        // Otherwise `mkdir` of the second script would fail because the directory exists.
         let _ = fs::remove_dir_all(self.room.file("full"));
         Ran::of(command.output().unwrap())
     }
@@ -535,7 +536,7 @@ fn compare(cases: &[Case]) {
         };
         let met = trial.met();
         let off = 100.0 * (predicted.n as f64 - met as f64) / met as f64;
-        // The folder and the group are those of the test.
+        // Replaces the directory and the group, which are specific to the test.
         let named = predicted.limit.replace(trial.room.path().to_str().unwrap(), "…");
         let named = trial
             .groups
@@ -560,7 +561,7 @@ fn the_end_of_programs_is_predicted_within_one_percent() {
     }
 }
 
-/// The members of the JSON are those that docs/doctor.md describes.
+/// The JSON has exactly the members that docs/doctor.md describes.
 #[test]
 fn the_json_has_the_documented_members() {
     let room = Room::new();
@@ -597,11 +598,11 @@ fn a_size_that_fits_is_success_and_nonsense_cannot_run() {
     assert!(ran.status == Some(0) && ran.out.starts_with("sockets=1 fits: at most "), "{ran:?}");
     let ran = status(&["--for", "sockets=99000000000"]);
     assert!(ran.status == Some(1) && ran.out.starts_with("sockets=99,000,000,000 does not fit"), "{ran:?}");
-    // As it prints a size.
+    // A size in the format that the doctor prints.
     let ran = status(&["--for", "sockets=1,000,files=10"]);
     let both = ["sockets=1,000 fits: ", "files=10 fits: "].iter().all(|start| ran.out.contains(start));
     assert!(ran.status == Some(0) && both, "{ran:?}");
-    // Larger than the benchmark's n.
+    // Larger than the benchmark's maximum n.
     let ran = status(&["--for", "socket=18446744073709551615,sockets=1"]);
     let is_answered = ran.out.contains("socket=18,446,744,073,709,551,615 does not fit: at most ");
     assert!(ran.status == Some(1) && is_answered && ran.out.contains("sockets=1 fits: "), "{ran:?}");
@@ -617,7 +618,8 @@ fn a_size_that_fits_is_success_and_nonsense_cannot_run() {
     assert!(ran.status == Some(2) && ran.err.contains("is not a directory"), "{ran:?}");
 }
 
-/// A shell whose folder was deleted: the doctor answers, but for files in that folder.
+/// In a shell whose directory was deleted, the doctor answers everything except questions about files in that
+/// directory.
 #[test]
 fn a_working_folder_that_was_deleted_stops_only_questions_about_it() {
     let room = Room::new();
@@ -634,8 +636,8 @@ fn a_working_folder_that_was_deleted_stops_only_questions_about_it() {
     assert!(ran.status == Some(2) && ran.err.contains("current directory, which may have been deleted"), "{ran:?}");
 }
 
-/// A running server's own limit and listening socket are shown, its queue of two connections, and what it drops when
-/// the queue is full.
+/// The doctor shows a running server's own limit, its listening socket, its accept queue of two connections, and the
+/// drops when the queue is full.
 #[test]
 fn a_running_program_is_examined() {
     let room = Room::new();
@@ -655,14 +657,14 @@ fn a_running_program_is_examined() {
     };
     let read = || -> Value { serde_json::from_str(&ask(&["--json"])).unwrap() };
     let (report, text) = (read(), ask(&[]));
-    // Ten fit: one more than the backlog.
+    // Ten connections fit in the queue: one more than the backlog.
     let full = [(); 8].map(|()| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
     std::net::TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), Duration::from_millis(100)).unwrap_err();
     let (overflown, overflown_text) = (read(), ask(&[]));
     server.kill().unwrap();
     server.wait().unwrap();
     drop((waiting, full));
-    // Standard input, output and error, the listening socket, and what it inherited from the tests.
+    // Standard input, output and error, the listening socket, and descriptors inherited from the tests.
     let open = report["process"]["descriptors"].as_u64().unwrap();
     assert!(open >= 4 && report["answers"][0]["at_most"].as_u64() == Some(77 - open), "{report}");
     let listener = &report["process"]["listeners"][0];
@@ -681,7 +683,7 @@ fn a_running_program_is_examined() {
     assert!(text.contains(&format!("prlimit --pid {pid} --nofile={}:", 100 + open)), "{text}");
 }
 
-/// The settings of a program's network are those of its namespace, which the kernel shows only inside it.
+/// The network settings of a program are those of its namespace, which the kernel shows only inside it.
 #[test]
 fn a_program_in_another_network_has_its_settings() {
     if !is_root() {
@@ -705,7 +707,8 @@ fn a_program_in_another_network_has_its_settings() {
     assert!(now.starts_with(&format!("nsenter -t {pid} -n sysctl -w ")), "{now}");
 }
 
-/// Another user's program: the answer says what could not be read, and why. Whoever asks needs no rights.
+/// For another user's program, the answer states what could not be read, and why. The doctor itself needs no
+/// privileges.
 #[test]
 fn a_user_without_rights_is_told_what_could_not_be_read() {
     let room = Room::new();
@@ -726,7 +729,7 @@ fn a_user_without_rights_is_told_what_could_not_be_read() {
     assert!(ran.status == Some(0) && ran.out.starts_with("idle=10 fits"), "{ran:?}");
 }
 
-/// Nothing is changed: sysctls, limits of groups, files, sockets that stay behind.
+/// The doctor changes nothing: no sysctls or limits of groups, and it leaves no files or sockets.
 #[test]
 fn nothing_on_the_host_is_changed() {
     let room = Room::new();

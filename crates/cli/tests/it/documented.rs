@@ -1,5 +1,5 @@
-//! The JSON of commands that have no other test of its members, and the tables of the documents: each table has every
-//! member, and none that no output has.
+//! The JSON of commands without another test of its members, and the tables in the documents. Each table lists every
+//! member, and no member that is missing in the output.
 
 use crate::lab::kernel;
 use crate::support::Room;
@@ -7,12 +7,12 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Members whose content is described elsewhere.
+/// Members whose contents are documented elsewhere.
 const LEAVES: [&str; 5] =
     ["results[].verdict", "rows[].p99.outcome", "ladders.records[].ladder", "records[].rows", "records[].timelines"];
 
-/// The paths of a value's members: `rows[]`, `rows[].text.small`. An interval is a leaf, and so is a list of lists. The
-/// members of a list at the top are those of its objects.
+/// Collects the paths of a value's members: `rows[]`, `rows[].text.small`. An interval is a leaf, and so is a list of
+/// lists. For a list at the top level, the members are those of its objects.
 fn paths(value: &Value, before: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) if !["value", "low", "high"].iter().all(|name| members.contains_key(*name)) => {
@@ -33,7 +33,7 @@ fn paths(value: &Value, before: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The members of what these commands print.
+/// Returns the members in the output of these commands.
 fn printed(room: &Room, commands: &[&[&str]]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for words in commands {
@@ -44,8 +44,8 @@ fn printed(room: &Room, commands: &[&[&str]]) -> BTreeSet<String> {
     found
 }
 
-/// The members that the tables of a section document. The head of a table says of what they are members: "member of
-/// `rows[]`", or of several.
+/// Returns the members that the tables of a section document. The header of a table states the parent or the parents:
+/// "member of `rows[]`".
 fn documented(document: &str, section: &str) -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
     let text = std::fs::read_to_string(path).unwrap();
@@ -72,7 +72,8 @@ fn kept(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records").join(name).display().to_string()
 }
 
-/// Records with variants and tails, with a ladder of slow calls, with articles, of instructions, and of a timeline.
+/// Uses records with variants and tails, with a ladder of slow calls, with articles, with instructions, and with a
+/// timeline.
 #[test]
 fn the_members_of_show_are_documented() {
     let room = Room::new();
@@ -91,7 +92,7 @@ fn the_members_of_show_are_documented() {
     assert_eq!(own, documented("record.md", "### JSON of several records"));
 }
 
-/// Guards against a kind of finding, an outcome or a change under another name than the documented one.
+/// Guards against a kind of finding, an outcome or a change with an undocumented name.
 #[test]
 fn the_words_of_show_are_documented() {
     let room = Room::new();
@@ -112,7 +113,7 @@ fn the_words_of_show_are_documented() {
         }
         let tests = list("then").into_iter().flat_map(|article| article["tests"].as_array().unwrap().clone());
         found.extend(tests.map(|test| test["change"].clone()));
-        // A member that does not apply is null.
+        // A member that does not apply is null, and is skipped.
         words.extend(found.iter().filter_map(Value::as_str).map(str::to_owned));
     }
     assert!(words.len() > 15, "{words:?}");
@@ -120,7 +121,7 @@ fn the_words_of_show_are_documented() {
     assert!(missing.is_empty(), "docs/record.md lacks {missing:?}");
 }
 
-/// A record, one that was altered, and a page.
+/// Uses a record, an altered record, and a page.
 #[test]
 fn the_members_of_verify_are_documented() {
     let room = Room::new();
@@ -139,7 +140,7 @@ fn the_members_of_verify_are_documented() {
 fn the_members_of_list_are_documented() {
     let room = Room::new();
     assert_eq!(printed(&room, &[&["list"]]), documented("benchmarks.md", "## JSON of `landau list`"));
-    // Members that are lists of lists have as many entries as the document says.
+    // Members that are lists of lists have the documented number of entries.
     let rows: Value = serde_json::from_str(&room.landau(&["list", "bind", "request", "--json"]).out).unwrap();
     for row in rows.as_array().unwrap() {
         let len = |member: &str| -> Vec<usize> {
@@ -172,7 +173,8 @@ fn the_members_of_the_lab_are_documented() {
     assert_eq!(found, documented("lab.md", "### JSON of `landau lab bisect`"));
 }
 
-/// What `inspect` says of an architecture's growth are the medians and the ranges of the passes in the record.
+/// The statements of `inspect` about an architecture's growth are the medians and the ranges of the passes in the
+/// record.
 #[test]
 fn the_growth_of_architectures_is_that_of_the_record() {
     use landau_host::inspect::Architecture;
@@ -200,7 +202,7 @@ fn the_growth_of_architectures_is_that_of_the_record() {
         (Architecture::Thread, &quick, "architecture architecture=thread"),
         (Architecture::ThreadPool, &quick, "architecture architecture=thread-pool"),
         (Architecture::EventLoop, &quick, "architecture"),
-        // With one processor it would be one loop.
+        // With one processor there would be only one loop.
         (Architecture::EventLoops, &loops, "architecture architecture=event-loops processors=all"),
     ] {
         let case = record.cases.iter().find(|case| case.label == label).unwrap().case;
@@ -210,7 +212,7 @@ fn the_growth_of_architectures_is_that_of_the_record() {
         let growth = architecture.growth();
         assert!(growth.contains(&said) && growth.contains(&format!("and {many} with 257")), "{label}: {few} {many}");
     }
-    // Where they ran.
+    // The processors on which they ran.
     let places: std::collections::BTreeSet<String> = ["server_processor", "client_processor"]
         .iter()
         .flat_map(|name| loops.passes.iter().map(move |pass| (name, pass.end.as_ref().unwrap().facts.get(name))))
@@ -223,7 +225,7 @@ fn the_growth_of_architectures_is_that_of_the_record() {
     let place = "on two processors, one of which its client used too, under Linux 6.18";
     assert!(Architecture::EventLoops.growth().contains(place), "{}", Architecture::EventLoops.growth());
     assert!(Architecture::EventLoop.growth().contains("on one processor under Linux 6.18"));
-    // These have no server of Landau's.
+    // Landau has no server with these architectures.
     for other in [Architecture::EventLoopWithWorkers, Architecture::EventLoopProcesses] {
         assert!(!other.growth().contains("took"), "{}", other.growth());
     }

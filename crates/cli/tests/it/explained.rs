@@ -1,4 +1,4 @@
-//! `landau explain` as a user runs it: a kernel boots under the plugin, and the functions add up.
+//! `landau explain` as a user runs it: a kernel boots under the plugin, and the costs of the functions add up.
 
 use crate::lab::{emulators, kernel};
 use crate::support::{Process, Ran, Room, eventually};
@@ -24,7 +24,7 @@ fn the_functions_of_poll_add_up_to_its_growth() {
     assert!((shares - 1.0).abs() <= 0.01, "the shares add up to {shares}");
     let poll = wait.functions.iter().find(|function| function.name == "pipe_poll").unwrap();
     assert!(poll.share > 0.05 && poll.is_linear(), "{poll:?}");
-    // With its callees it has the largest part of what the function that is called for the set passes on.
+    // Including its callees, it has the largest share among the callees of the function at which the cost branches.
     let branching = wait.branching.as_ref().unwrap();
     let parts: f64 = branching.parts.iter().map(|part| part.share).sum();
     assert!(
@@ -42,7 +42,8 @@ fn the_functions_of_poll_add_up_to_its_growth() {
     assert_eq!(room.leftovers(), Vec::<String>::new());
 }
 
-/// Samples of the running kernel: who may take them gets functions that add up, and who may not is told why.
+/// Samples of the running kernel. A user with permission gets functions whose shares add up; a user without it gets the
+/// reason.
 #[test]
 fn the_growth_of_poll_on_the_running_kernel_is_in_its_functions() {
     let room = Room::new();
@@ -60,7 +61,7 @@ fn the_growth_of_poll_on_the_running_kernel_is_in_its_functions() {
     let wait = found.iter().find(|one| one.phase == "wait").unwrap();
     assert_eq!(wait.ranges, [[32, 250], [750, 1_000]]);
     assert!(wait.is_judged() && wait.measured_growth_ns.value > 5_000.0, "{:?}", wait.measured_growth_ns);
-    // A machine whose processors are both busy may slow either kind of pass; the functions are the same.
+    // If both processors are busy, either kind of pass may be slower; the functions are the same.
     let part = wait.sampled_growth_ns.value / wait.measured_growth_ns.value;
     assert!((0.4..2.5).contains(&part), "{part}: {ran:?}");
     let shares: f64 = wait.functions.iter().map(|function| function.share.value).sum();
@@ -69,12 +70,12 @@ fn the_growth_of_poll_on_the_running_kernel_is_in_its_functions() {
     assert!(poll.is_some_and(|place| place < 5), "{:?}", wait.functions);
     let record = room.record("r");
     assert_eq!(record.profiles, found, "the record contains what was printed");
-    // The clock decides the number of rounds; the record says how many were made, and is complete.
+    // The elapsed time determines the number of rounds. The record contains that number and is complete.
     assert_eq!(record.passes.len(), record.cases.len() * record.header.pass_count as usize);
     assert!(record.header.pass_count >= 5 && record.end.is_some_and(|end| end.outcome == EndOutcome::Complete));
     let page = std::fs::read_to_string(room.file("page.html")).unwrap();
     assert!(page.contains("Functions of wait, by samples") && page.contains("Call chains by time"));
-    // Each function with its callees, and the growth at the function where it branches.
+    // Checks each function with its callees, and the growth at the function where it branches.
     let branching = wait.branching.as_ref().unwrap();
     let parts: f64 = branching.parts.iter().map(|part| part.share).sum();
     assert!((0.8..1.2).contains(&parts), "{branching:?}");
@@ -117,7 +118,7 @@ fn what_the_running_kernel_cannot_be_asked_is_an_error_before_any_pass() {
     assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 1, "something was left behind");
 }
 
-/// Samples of the kernel need a right. A user without it gets an error before any pass.
+/// Sampling the kernel needs permission. A user without it gets an error before any pass.
 #[test]
 fn a_user_without_rights_is_told_what_is_missing() {
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
@@ -131,7 +132,7 @@ fn a_user_without_rights_is_told_what_is_missing() {
     let ran = Ran::of(nobody.output().unwrap());
     assert!(ran.status == Some(2) && ran.out.is_empty(), "{ran:?}");
     assert!(ran.err.contains("the kernel refuses to sample its functions"), "{ran:?}");
-    // Beside the program there may be the folder of its state, which the room has inside.
+    // The room contains the program and possibly the directory of its state.
     let names = std::fs::read_dir(room.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = names.filter(|name| name != "landau" && name != "state").collect();
     assert!(left.is_empty(), "left behind: {left:?}");
@@ -143,7 +144,7 @@ fn a_size_beyond_the_largest_n_is_refused_before_any_pass() {
     let ran = room.landau(&["explain", "syscall", "--set", "syscall.n=4000", "--at", "500,9000", "--record", "r"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.err.contains("--at 9000: the largest n of syscall is 4000 with these settings"), "{ran:?}");
-    // The same calls would stand for both.
+    // Otherwise the same calls would represent both values.
     let ran = room.landau(&["explain", "syscall", "--set", "syscall.n=5000", "--at", "400,500", "--record", "r"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     let why =
@@ -152,11 +153,11 @@ fn a_size_beyond_the_largest_n_is_refused_before_any_pass() {
     assert!(!room.file("r").exists() && room.leftovers().is_empty(), "something was left behind");
 }
 
-/// `fork` is timed by its child, so the plugin sees no beginning and end.
+/// `fork` is timed by its child, so the plugin sees neither the start nor the end of a call.
 #[test]
 fn a_benchmark_timed_elsewhere_cannot_be_explained_and_leaves_no_record() {
     let room = Room::new();
-    // The kernel would be missed first if anything was prepared for it.
+    // If anything were prepared first, the missing kernel would be reported instead.
     for kernel in [["--kernel", "nothing"].as_slice(), &[]] {
         let ran = room.landau(&[&["explain", "fork", "--record", "r"], kernel].concat());
         assert_eq!(ran.status, Some(2), "{ran:?}");
@@ -197,13 +198,13 @@ fn sigint_ends_it_and_leaves_nothing() {
     assert_eq!(emulators(&room), Vec::<i32>::new());
 }
 
-/// Returns whether a record was begun, which gets the name `r` when it is complete.
+/// Returns whether a record was begun. A complete record is renamed to `r`.
 fn is_begun(room: &Room) -> bool {
     let mut entries = std::fs::read_dir(room.path()).unwrap().flatten();
     entries.any(|entry| entry.file_name().to_string_lossy().starts_with("r."))
 }
 
-/// Guards against an empty record of a run that was killed: the next one could not create it.
+/// Guards against an empty record left by a killed run: the next run could not create its record.
 #[test]
 fn sigkill_leaves_no_record_under_its_name() {
     let room = Room::new();
@@ -219,7 +220,8 @@ fn sigkill_leaves_no_record_under_its_name() {
     assert!(sent.success() && ran.status.is_none() && !room.file("r").exists(), "{ran:?}");
 }
 
-/// Guards against an answer that is lost with its page: the folder of the page is removed while it is measured.
+/// Guards against an answer that is lost because its page cannot be written: the directory of the page is removed
+/// during the measurement.
 #[test]
 fn an_answer_is_printed_though_its_page_cannot_be_written() {
     let room = Room::new();
@@ -228,7 +230,7 @@ fn an_answer_is_printed_though_its_page_cannot_be_written() {
         ["explain", "syscall", "--set", "syscall.n=64", "--for", "5s", "--json", "--record", "r", "-o", "pages/p.html"];
     let mut command = room.command(&words);
     let mut child = Process::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
-    // The record is begun after all checks.
+    // The record is created after all checks.
     assert!(eventually(|| is_begun(&room) || child.try_wait().unwrap().is_some()));
     std::fs::remove_dir(room.file("pages")).unwrap();
     let ran = Ran::of(child.wait_with_output().unwrap());

@@ -1,4 +1,4 @@
-//! `landau history` on records: lists, drawings, sites, and what is left out.
+//! `landau history` on records: lists, plots, sites, and records that are left out.
 
 use crate::support::{LANDAU, Ran, Room};
 use landau_record::schema::{Line, Note};
@@ -13,7 +13,7 @@ fn kept(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records").join(name)
 }
 
-/// A room with a folder `runs` of records of the tree.
+/// Returns a room with a directory `runs` of records of the tree.
 fn runs(names: &[&str]) -> Room {
     let room = Room::new();
     std::fs::create_dir(room.file("runs")).unwrap();
@@ -48,7 +48,7 @@ fn records_are_listed_searched_and_counted() {
     assert!(value["records"].as_array().unwrap().len() == 1 && value["records"][0]["seal"] == "f7be3afc", "{value}");
     let none = room.landau(&["history", "runs", "nowhere"]);
     assert!(none.out.starts_with("0 of 3 records"), "{none:?}");
-    // A name that no curve has is an error of typing more often than a question.
+    // A name that no curve has is more often a typing error than a question.
     for (words, why) in [
         (
             &["--benchmark", "nosuch"][..],
@@ -90,7 +90,7 @@ fn a_quantity_is_drawn_over_kernels_and_counts_are_not_compared_with_times() {
     assert!(nothing.status == Some(2) && nothing.err.contains("no curve is selected"), "{nothing:?}");
 }
 
-/// Guards against a record from elsewhere that ends the command, or that is drawn as if it were sound.
+/// Guards against a damaged record that aborts the command, or that is shown as if it were valid.
 #[test]
 fn broken_records_are_named_and_the_others_are_shown() {
     let room = runs(&["sample.landau.ndjson"]);
@@ -116,7 +116,7 @@ fn a_damaged_index_is_made_again_with_a_message() {
     assert!(again.out.starts_with("1 record\n") && again.err.is_empty(), "{again:?}");
 }
 
-/// Guards against a typing error that replaces the pages of something else, or that hides the records.
+/// Guards against a typing error that replaces unrelated pages or hides the records.
 #[test]
 fn a_site_does_not_replace_other_pages_or_mark_the_records() {
     let room = runs(&[KERNELS[0]]);
@@ -149,10 +149,10 @@ fn a_site_has_a_page_for_each_benchmark_and_record_and_is_no_part_of_the_collect
     assert!(room.landau(&["history", "runs"]).out.starts_with("2 records\n"));
 }
 
-/// Ends an element or an attribute wherever it is not escaped.
+/// Closes an element or an attribute wherever it is not escaped.
 const MARKUP: &str = "</script><script>hit=1</script><img src=hit onerror='hit=1'>\"'&../../../hit";
 
-/// The text of a sound record whose names and host are [`MARKUP`].
+/// Returns the text of a valid record whose names and host are [`MARKUP`].
 fn hostile() -> String {
     let path = kept("schema-3.landau.ndjson");
     let (text, record) = (std::fs::read_to_string(&path).unwrap(), Record::read(&path).unwrap());
@@ -170,7 +170,7 @@ fn hostile() -> String {
     lines
 }
 
-/// Every path below a folder, with the content of regular files: reading a pipe would wait.
+/// Returns every path below a directory, with the contents of regular files only: reading a pipe would block.
 fn tree(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let mut all = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -185,7 +185,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     all
 }
 
-/// Puts one sound record, hostile records and hostile files into `runs`.
+/// Adds one valid record, hostile records and hostile files to `runs`.
 fn fill(room: &Room) {
     let file = |name: &str| room.file("runs").join(name);
     std::fs::write(file("hostile.ndjson"), hostile()).unwrap();
@@ -201,7 +201,7 @@ fn fill(room: &Room) {
     assert!(Command::new("mkfifo").arg(file("pipe.ndjson")).status().unwrap().success());
 }
 
-/// Guards against a panic (JSON has no such name) and against advice that cannot help.
+/// Guards against a panic (JSON cannot represent such a name) and against useless advice.
 #[test]
 fn odd_places_are_answered() {
     use std::os::unix::ffi::OsStringExt;
@@ -215,7 +215,8 @@ fn odd_places_are_answered() {
     assert!(!ran.err.contains("--rebuild"), "{ran:?}");
 }
 
-/// What is left out is named, what a record says is text, and nothing is written outside the site and the index.
+/// Asserts that records that are left out are named, that the contents of records appear as text, and that nothing is
+/// written outside the site and the index.
 fn assert_safe(room: &Room, ran: &Ran, before: &BTreeMap<PathBuf, Option<Vec<u8>>>, unreadable: &[&str]) {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let site = room.file("site");
@@ -235,14 +236,14 @@ fn assert_safe(room: &Room, ran: &Ran, before: &BTreeMap<PathBuf, Option<Vec<u8>
     let index = std::fs::read_to_string(site.join("index.html")).unwrap();
     let (_, left_out) = index.split_once("id=\"left-out\"").expect("a list of what is left out");
     let always = ["torn.ndjson", "note.ndjson", "zeros.ndjson", "kmsg.ndjson", "nowhere.ndjson", "pipe.ndjson", "root"];
-    // Altered: its seed was changed after it was sealed.
+    // This record is altered: its seed was changed after the checksums were computed.
     for name in always.iter().chain(&["&lt;img src=hit"]).chain(unreadable) {
         assert!(left_out.contains(name), "{name} is not named: {left_out}");
     }
 }
 
-/// Guards against a record or a file of somebody else that runs a script in the reader's browser, writes elsewhere, or
-/// ends the command.
+/// Guards against an untrusted record or file that runs a script in the reader's browser, writes to other places, or
+/// aborts the command.
 #[test]
 fn a_hostile_folder_becomes_a_harmless_site() {
     let room = runs(&["sample.landau.ndjson"]);
@@ -252,7 +253,7 @@ fn a_hostile_folder_becomes_a_harmless_site() {
     assert_safe(&room, &ran, &before, &[]);
 }
 
-/// The same as another user, who may read neither all files nor write to the folder.
+/// The same test as another user, who may neither read all files nor write to the directory.
 #[test]
 fn a_hostile_folder_is_read_by_another_user() {
     let room = runs(&["sample.landau.ndjson"]);
@@ -278,7 +279,8 @@ fn a_hostile_folder_is_read_by_another_user() {
     assert_safe(&room, &ran, &before, &["secret.ndjson", "closed"]);
 }
 
-/// Guards against a folder from elsewhere that holds a prepared site, through whose links files outside are written.
+/// Guards against an untrusted directory with a prepared site, through whose symbolic links files outside would be
+/// written.
 #[test]
 fn a_site_with_links_is_refused() {
     for link in [".landau-site", "record", "benchmark"] {
@@ -299,12 +301,12 @@ fn a_site_with_links_is_refused() {
     }
 }
 
-/// Guards against a part of a record beside its page, which blocks the page for ever.
+/// Guards against a partial record next to its page, which would block the page permanently.
 #[test]
 fn a_full_disk_is_an_error_and_leaves_no_part_of_a_record_beside_its_page() {
     let room = runs(&[KERNELS[0]]);
     let name = Path::new(KERNELS[0]).file_name().unwrap().to_str().unwrap();
-    // Of digits that do not compress, more than a page has room for.
+    // Made of incompressible digits, more than fit in a page.
     let small = std::fs::read_to_string(room.file("runs").join(name)).unwrap();
     let mut writer = Writer::create(&room.file("large.ndjson")).unwrap();
     for line in small.lines() {
@@ -340,8 +342,8 @@ fn a_full_disk_is_an_error_and_leaves_no_part_of_a_record_beside_its_page() {
     assert_eq!(tree(&room.file("pages")).len(), 2);
 }
 
-/// Guards against a large record whose copy beside its page has the name of another one's, so that the site cannot be
-/// written.
+/// Guards against a large record whose copy next to its page has the name of another record's copy, so that the site
+/// cannot be written.
 #[test]
 fn records_of_one_name_have_copies_of_different_names() {
     let room = runs(&[KERNELS[0]]);

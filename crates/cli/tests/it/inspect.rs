@@ -1,5 +1,5 @@
-//! `landau inspect` names the architecture of servers whose architecture is known: those of the benchmark
-//! `architecture`, under simultaneous connections of which half end during the window.
+//! `landau inspect` on servers of known architecture: those of the benchmark `architecture`, under simultaneous
+//! connections, half of which end during the window.
 
 use crate::serve::Serving;
 use crate::support::{LANDAU, Process, Ran, Room, eventually, install};
@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Simultaneous connections.
+/// The number of simultaneous connections.
 const CONNECTIONS: usize = 60;
 
-/// A server of the benchmark, which ends with the test.
+/// A server of the benchmark. It ends with the test.
 struct Server {
     child: Process,
     port: u16,
@@ -38,11 +38,11 @@ impl Server {
 }
 
 /// Opens connections, and sends a request on one of them every 5 ms until `is_over`. After about a second it closes one
-/// every 50 ms, until half of them are left.
+/// connection every 50 ms, until half of them are left.
 fn load(port: u16, is_over: &AtomicBool) {
     let connect = |_| {
         let connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        // Nobody replies on a connection that a full pool has not accepted.
+        // A connection that a full pool has not accepted gets no reply.
         connection.set_nonblocking(true).unwrap();
         connection
     };
@@ -64,11 +64,11 @@ fn load(port: u16, is_over: &AtomicBool) {
     }
 }
 
-/// Returns whether system calls cannot be traced here because a right is missing or something that the host lacks, and
-/// says that the test is skipped then. Any other refusal is a defect.
+/// Returns whether system calls cannot be traced here, because of a missing privilege or a feature that the host lacks;
+/// if so, prints that the test is skipped. Any other refusal is a defect.
 fn is_refused(ran: &Ran) -> bool {
     const RIGHTS: [&str; 5] = ["EPERM", "EACCES", "ENOSYS", "not permitted", "ptrace_scope"];
-    // A container, a kernel without BTF, another processor.
+    // A container, a kernel without BTF, an unsupported processor.
     const LACKS: [&str; 4] = [
         "in a PID namespace of its own",
         "does not describe its structures",
@@ -83,7 +83,7 @@ fn is_refused(ran: &Ran) -> bool {
     true
 }
 
-/// Inspects a server under load. Returns none where the kernel refuses the evidence, and says so.
+/// Inspects a server under load. Returns `None`, and prints the reason, if the kernel refuses the evidence.
 fn traced(server: &Server, words: &[&str]) -> Option<Value> {
     let ran = ran(server, words);
     if ran.status == Some(2) && is_refused(&ran) {
@@ -93,7 +93,7 @@ fn traced(server: &Server, words: &[&str]) -> Option<Value> {
     Some(serde_json::from_str(&ran.out).unwrap())
 }
 
-/// Inspects a server under load by `/proc` alone.
+/// Inspects a server under load with `/proc` only.
 fn inspected(server: &Server, words: &[&str]) -> Value {
     let ran = ran(server, &[&["--evidence", "proc"], words].concat());
     assert!(matches!(ran.status, Some(0 | 1)), "{ran:?}");
@@ -104,14 +104,14 @@ fn ran(server: &Server, words: &[&str]) -> Ran {
     told(4, |window| under(server, load, &[&["--for", window][..], words].concat()))
 }
 
-/// Inspects for some seconds, and up to three times longer while the answer is "cannot tell", which is no error on busy
-/// processors.
+/// Inspects for `seconds`. While the answer is "cannot tell", which is not an error on busy processors, repeats with
+/// windows of up to four times that length.
 fn told(seconds: u32, inspect: impl Fn(&str) -> Ran) -> Ran {
     let times = |factor: u32| inspect(&format!("{}s", seconds * factor));
     (2..=4).fold(times(1), |ran, factor| if ran.status == Some(1) { times(factor) } else { ran })
 }
 
-/// Checks an answer: it is the right one, with its evidence.
+/// Checks that the answer is correct and contains its evidence.
 fn expect(server: &Server, architecture: &str, mechanism: &str) {
     let found = inspected(server, &[]);
     assert_eq!(found["architecture"], architecture, "{found:#}");
@@ -126,7 +126,7 @@ fn named(name: &str) -> &'static Architecture {
     ALL.iter().find(|one| one.name == name).unwrap()
 }
 
-/// All architectures of the benchmark, with both kinds of pools: larger than the load, and full.
+/// Covers all architectures of the benchmark, with both kinds of pools: larger than the load, and full.
 #[test]
 fn each_architecture_of_the_benchmark_is_named() {
     let epoll = Backend::default();
@@ -150,7 +150,7 @@ fn each_architecture_of_the_benchmark_is_named() {
     }
 }
 
-/// Without connections nothing is claimed, and what would decide is named.
+/// Without connections the answer makes no claim, and names the missing evidence.
 #[test]
 fn an_idle_server_cannot_be_told() {
     let server = Server::start(named("event-loop"), Backend::default(), 1);
@@ -192,7 +192,7 @@ fn each_backend_of_an_event_loop_is_named() {
     }
 }
 
-/// A variant: its architecture, backend and pool, what it is, and how it waits.
+/// A variant: its architecture, backend and pool size, the expected answer, and how it waits.
 type Variant = (&'static str, &'static str, u32, &'static str, &'static str);
 
 const VARIANTS: [Variant; 10] = [
@@ -216,7 +216,7 @@ fn expect_variants<'a>(variants: impl IntoIterator<Item = &'a Variant>, evidence
         assert_eq!(found["architecture"], answer, "{found:#}");
         assert_eq!(found["mechanism"][0], mechanism, "{found:#}");
         assert_eq!((&found["evidence_grade"], &found["evidence_by"]), (&Value::from(grade), &Value::from(evidence)));
-        // The executed program has the connection as its standard output.
+        // The standard output of the executed program is the connection.
         let sends = if name == "exec" { "write" } else { "sendto" };
         assert_eq!(found["traced"]["sends"], Value::from(vec![sends]), "{found:#}");
         assert!(found["traced"]["replies"].as_u64().is_some_and(|replies| replies > 0), "{found:#}");
@@ -232,8 +232,8 @@ fn calls_at_tracepoints_show_how_a_server_sends_and_waits() {
     expect_variants(&VARIANTS, "bpf", 2);
 }
 
-/// The pools and tasks with connections that end, and event loops with connections that stay. A program that is
-/// executed makes too many calls before it serves.
+/// Covers pools and tasks with connections that end, and event loops with connections that stay open. An executed
+/// program makes too many calls before it serves.
 #[test]
 fn stops_at_calls_show_how_a_server_sends_and_waits() {
     let is_loop = |variant: &&Variant| matches!(variant.1, "epoll-edge" | "sigio");
@@ -269,7 +269,8 @@ fn under(server: &Server, load: fn(u16, &AtomicBool), words: &[&str]) -> Ran {
     })
 }
 
-/// The web server has a table of descriptors for each worker, and sends a file that it does not keep by `sendfile`.
+/// The web server has a separate descriptor table for each worker, and sends files that it does not cache with
+/// `sendfile`.
 #[test]
 fn the_web_server_is_inspected_though_its_threads_have_their_own_descriptors() {
     let room = Room::new();
@@ -281,8 +282,8 @@ fn the_web_server_is_inspected_though_its_threads_have_their_own_descriptors() {
         let words = ["inspect", "--port", &port, "--json", "--load", &url, "--evidence", evidence, "--for"];
         let ran = told(8, |window| {
             let ran = room.landau(&[&words[..], &[window]].concat());
-            // What the load prints exceeds the room of a pipe: it waited for a reader, and was taken for one that
-            // failed.
+            // The output of the load exceeds the capacity of a pipe. It once blocked without a reader, and was
+            // considered failed.
             assert!(!ran.err.contains("--load"), "{ran:?}");
             ran
         });
@@ -303,7 +304,7 @@ fn the_web_server_is_inspected_though_its_threads_have_their_own_descriptors() {
     serving.end();
 }
 
-/// A user without rights, and its copy of the program; none where this process cannot become that user.
+/// An unprivileged user and its copy of the program; `None` if this process cannot become that user.
 struct Nobody {
     user: landau_sys::privilege::Identity,
     room: Room,
@@ -328,7 +329,7 @@ impl Nobody {
         Some(Self { user, room, program })
     }
 
-    /// Starts a server of this user.
+    /// Starts a server as this user.
     fn server(&self, name: &str, workload: Workload) -> Server {
         use std::os::unix::process::CommandExt;
         let backend = Backend::default();
@@ -358,7 +359,7 @@ impl Nobody {
     }
 }
 
-/// A user without rights inspects a server of its own by `/proc`; tracing is refused, with its reason.
+/// An unprivileged user inspects its own server with `/proc`. Tracing is refused, with a reason.
 #[test]
 fn a_user_without_rights_inspects_its_own_server() {
     let Some(nobody) = Nobody::new() else { return };
@@ -372,17 +373,17 @@ fn a_user_without_rights_inspects_its_own_server() {
     assert!(ran.status == Some(2) && ran.err.contains("run landau inspect as root"), "{ran:?}");
 }
 
-/// Opens a connection and reads until the server closes it, one after the other.
+/// Opens connections one after the other, and reads from each until the server closes it.
 fn short_connections(port: u16, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        // A server that has no thread left closes it without a reply.
+        // A server without a free thread closes the connection without a reply.
         let _ = connection.read_to_end(&mut Vec::new());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// The same, several at a time.
+/// Does the same as `short_connections`, several at a time.
 fn several_short_connections(port: u16, is_over: &AtomicBool) {
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -391,8 +392,8 @@ fn several_short_connections(port: u16, is_over: &AtomicBool) {
     });
 }
 
-/// Threads that end before a sample sees them with their connections: `/proc` alone does not show what they are for. A
-/// user without rights for BPF stops its own server at its calls, and that shows it.
+/// These threads end before a sample sees them with their connections, so `/proc` alone does not show their purpose. A
+/// user without permission for BPF traces its own server with ptrace, which shows it.
 #[test]
 fn a_user_without_rights_stops_its_own_server_at_its_calls() {
     let Some(nobody) = Nobody::new() else { return };
@@ -413,19 +414,19 @@ fn a_user_without_rights_stops_its_own_server_at_its_calls() {
     let last = found["evidence"].as_array().unwrap().last().unwrap().as_str().unwrap();
     assert!(last.contains("each stopped the server for at least"), "{ran:?}");
     expect_free(&server, b"");
-    // Another user's server is refused.
+    // Tracing another user's server is refused.
     let other = Server::start(named("thread"), Backend::default(), 1);
     let ran = nobody.inspect(&other, load, &["--evidence", "ptrace"]);
     assert!(ran.status == Some(2) && ran.err.contains("as root or as"), "{ran:?}");
 }
 
-/// The field of a process's status.
+/// Returns a field of a process's status.
 fn status_of(pid: u32, field: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     text.lines().find_map(|line| Some(line.strip_prefix(field)?.trim().to_owned())).unwrap()
 }
 
-/// Checks that nobody traces the server any more, and that it replies to this request.
+/// Checks that the server is no longer traced, and that it replies to this request.
 fn expect_free(server: &Server, request: &[u8]) {
     let pid = server.child.id();
     assert!(eventually(|| status_of(pid, "TracerPid:") == "0"), "{}", status_of(pid, "TracerPid:"));
@@ -435,12 +436,12 @@ fn expect_free(server: &Server, request: &[u8]) {
     assert!(!status_of(pid, "State:").starts_with('t'), "{}", status_of(pid, "State:"));
 }
 
-/// An inspection that stops the server at its calls, until it is ended.
+/// Starts an inspection that stops the server at its calls until the inspection ends.
 fn start_stopping(room: &Room, server: &Server) -> Option<Process> {
     start_stopping_with(room, server, &[])
 }
 
-/// The same with further options.
+/// Does the same with further options.
 fn start_stopping_with(room: &Room, server: &Server, words: &[&str]) -> Option<Process> {
     let port = server.port.to_string();
     let mut command = room.command(&["inspect", "--port", &port, "--for", "600s", "--json", "--evidence", "ptrace"]);
@@ -456,7 +457,7 @@ fn start_stopping_with(room: &Room, server: &Server, words: &[&str]) -> Option<P
     None
 }
 
-/// Whatever ends the inspection, and whenever, the server goes on: here, SIGKILL after so many requests.
+/// The server continues whenever and however the inspection ends; here, by SIGKILL after a number of requests.
 #[test]
 fn a_server_goes_on_if_the_inspection_is_killed() {
     let room = Room::new();
@@ -491,7 +492,7 @@ fn an_interrupted_inspection_answers_and_lets_the_server_go() {
     }
 }
 
-/// Ctrl-Z stops neither an inspection, which would leave the server stopped, nor its load.
+/// Ctrl-Z stops neither the inspection, because that would leave the server stopped, nor its load.
 #[test]
 fn a_terminal_does_not_stop_an_inspection_at_calls() {
     let room = Room::new();
@@ -500,7 +501,7 @@ fn a_terminal_does_not_stop_an_inspection_at_calls() {
     let Some(mut child) = start_stopping_with(&room, &server, &["--load", &url]) else { return };
     let loads = landau_sys::system::children(child.id());
     let ignored: Vec<String> = [child.id()].iter().chain(&loads).map(|pid| status_of(*pid, "SigIgn:")).collect();
-    // It ends its load; after SIGKILL, that would go on.
+    // SIGTERM makes the inspection end its load; after SIGKILL, the load would continue.
     assert!(room.other("kill", &["-TERM", &child.id().to_string()]).status().unwrap().success());
     child.wait().unwrap();
     assert!(loads.len() == 1 || !landau_sys::system::lists_children(), "{loads:?}");
@@ -524,7 +525,7 @@ fn a_server_that_is_traced_already_is_an_error() {
     expect_free(&server, b"x");
 }
 
-/// A server that its operator stops (SIGSTOP) stays stopped while it is traced, and goes on with SIGCONT.
+/// A server that its operator stops with SIGSTOP stays stopped while it is traced, and continues after SIGCONT.
 #[test]
 fn a_server_that_is_stopped_by_a_signal_stays_stopped() {
     let room = Room::new();
@@ -537,7 +538,7 @@ fn a_server_that_is_stopped_by_a_signal_stays_stopped() {
     assert!(eventually(|| status_of(pid, "State:").starts_with(['t', 'T'])));
     connection.write_all(b"x").unwrap();
     connection.set_nonblocking(true).unwrap();
-    // While another server of this kind answers 500 times, one that goes on would answer once.
+    // While another server of this kind answers 500 times, a server that was not stopped would answer once.
     let control = Server::start(named("event-loop"), Backend::default(), 1);
     let mut exchange = TcpStream::connect(("127.0.0.1", control.port)).unwrap();
     for _ in 0..500 {
@@ -554,7 +555,7 @@ fn a_server_that_is_stopped_by_a_signal_stays_stopped() {
     expect_free(&server, b"x");
 }
 
-/// Programs that others wrote, as many as are installed, each under load: no answer is wrong. It takes minutes:
+/// Inspects third-party programs that are installed, each under load: no answer is wrong. It takes minutes:
 /// `LANDAU_INSPECT_PROGRAMS=1 cargo test -p landau --test it inspect::programs -- --nocapture`.
 #[test]
 fn programs_that_others_wrote_are_named() {
@@ -573,14 +574,14 @@ fn a_unit_without_a_control_group_is_an_error() {
     assert!(ran.status == Some(2) && ran.err.contains("no-such-unit.service has no control group"), "{ran:?}");
 }
 
-/// A control group as systemd makes one for a unit; it is removed with the value.
+/// A control group like the one that systemd creates for a unit. Dropping this value removes it.
 struct Unit {
     name: String,
     folder: PathBuf,
 }
 
 impl Unit {
-    /// Makes a group in a hierarchy where systemd would; none where this process may not.
+    /// Creates a group in the hierarchy that systemd would use; `None` if this process may not.
     fn make() -> Option<Self> {
         let name = format!("landau-test-{}", std::process::id());
         let tops = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
@@ -598,7 +599,7 @@ impl Drop for Unit {
     }
 }
 
-/// Its first process is the main one: that which a manager outside the unit has started.
+/// The main process of a unit is the one that a manager outside the unit has started.
 #[test]
 fn a_unit_is_inspected_by_its_name() {
     let Some(unit) = Unit::make() else {
@@ -616,7 +617,7 @@ fn a_unit_is_inspected_by_its_name() {
     assert!(eventually(|| processes() == 5), "{} processes", processes());
     for name in [unit.name.clone(), format!("{}.service", unit.name)] {
         let ran = Room::new().landau(&["inspect", "--unit", &name, "--for", "500ms", "--evidence", "proc", "--json"]);
-        // Without connections it cannot be told which architecture the server has.
+        // Without connections the architecture of the server cannot be determined.
         assert_eq!(ran.status, Some(1), "{ran:?}");
         let found: Value = serde_json::from_str(&ran.out).unwrap();
         assert_eq!(found["pid"], server.child.id(), "{found:#}");
@@ -625,14 +626,14 @@ fn a_unit_is_inspected_by_its_name() {
     }
 }
 
-/// Guards against an answer about an idle server whose load failed, in silence: "cannot tell" would be the server's.
+/// Guards against a load that fails silently: "cannot tell" would then seem to be an answer about the server.
 #[test]
 fn a_load_that_fails_is_told_in_both_forms() {
     let server = Server::start(named("event-loop"), Backend::default(), 1);
     let port = server.port.to_string();
     let room = Room::new();
     let words = ["inspect", "--port", &port, "--evidence", "proc", "--load"];
-    // Nobody listens on port 1, and there is no port 99999. A busy machine may take its time to start the load.
+    // No process listens on port 1, and there is no port 99999. A busy machine may need some time to start the load.
     for (url, window, why) in
         [("http://127.0.0.1:1/", "8s", "connection refused"), ("http://127.0.0.1:99999/", "5s", "99999")]
     {

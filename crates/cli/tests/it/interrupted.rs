@@ -4,7 +4,7 @@ use crate::support::{LANDAU, Process, Ran, Room, eventually, processes_with};
 use landau_record::schema::EndOutcome;
 use std::process::{Child, Command, Stdio};
 
-/// Starts a run of several seconds and returns once its first pass has ended.
+/// Starts a run of several seconds, and returns after its first pass has ended.
 fn measuring(room: &Room) -> Process {
     let sizes = ["--set", "fork.n=300", "--set", "map_files.n=300", "--passes", "3"];
     let words = [&["run", "fork", "map_files", "--output", "r", "--no-report", "--seed", "1"][..], &sizes].concat();
@@ -40,7 +40,7 @@ fn sigkill_leaves_no_process_and_the_run_can_be_resumed() {
     let mut child = measuring(&room);
     signal(&child, "-KILL");
     child.wait().unwrap();
-    // No command line names the scratch directory, so look at working directories.
+    // No command line contains the scratch directory, so look at working directories.
     let gone = eventually(|| {
         !processes_with("landau-fork-helper").iter().any(|pid| in_folder(*pid, room.path()))
             && !processes_with("__worker").iter().any(|pid| in_folder(*pid, room.path()))
@@ -85,7 +85,7 @@ fn a_record_truncated_at_any_byte_can_be_read() {
     assert_eq!(room.record("torn").resumes.len(), 1);
 }
 
-/// An incomplete plan taken for a complete one would resume as a finished run.
+/// An incomplete plan considered complete would resume as a finished run.
 #[test]
 fn a_record_with_an_incomplete_plan_is_not_resumed() {
     let room = Room::new();
@@ -111,7 +111,7 @@ fn a_complete_or_altered_record_is_not_resumed() {
     assert!(ran.status == Some(2) && ran.err.contains("was altered"), "{ran:?}");
 }
 
-/// The error names the cause, the record is valid, and the run can be resumed once there is space. The file system is a
+/// The error names the cause, the record is valid, and the run can be resumed when there is space. The file system is a
 /// tmpfs, which root mounts in a namespace.
 #[test]
 fn a_run_whose_disk_fills_up_can_be_resumed() {

@@ -1,4 +1,4 @@
-//! The records that the tree keeps, of every schema there was: each is read, verified, shown and drawn.
+//! The records in the tree, with every schema version so far: each can be read, verified, shown and drawn.
 
 use crate::support::Room;
 use landau_engine::{Entry, Settings};
@@ -68,7 +68,7 @@ fn every_kept_record_is_verified_shown_and_drawn() {
     }
 }
 
-/// A chart for each curve, each a file that a browser draws; the page is written only if it is asked for.
+/// Each curve has a chart, as a file that a browser can draw. The page is written only on request.
 #[test]
 fn the_charts_of_a_kept_record_are_written_as_files() {
     let room = Room::new();
@@ -101,14 +101,14 @@ fn the_charts_of_a_kept_record_are_written_as_files() {
     assert!(ran.status == Some(2) && ran.err.starts_with(expected), "{ran:?}");
 }
 
-/// Guards against a run that fills the disk although its record was said to fit (as that of `mail`, of which a third
-/// was expected), and against one that is refused though it fits.
+/// Guards against a run that fills the disk although its record was expected to fit (the record of `mail` was three
+/// times as large as expected), and against a run that is refused although its record fits.
 #[test]
 fn the_size_of_a_record_is_known_before() {
     let (mut count, mut wrong) = (0, Vec::new());
     for path in kept() {
         let record = Record::read(&path).unwrap();
-        // A step takes far longer in an emulator; the estimate is that of a processor.
+        // A step takes far longer in an emulator; the estimate is for a real processor.
         if record.host.processor.starts_with("QEMU") {
             continue;
         }
@@ -116,7 +116,7 @@ fn the_size_of_a_record_is_known_before() {
         for case in record.cases.iter().filter(|case| case.n >= 300) {
             let Ok(entry) = Entry::find(landau_bench::REGISTRY, &case.benchmark) else { continue };
             if entry.parameters.iter().any(|one| !case.settings.contains_key(one.name)) {
-                continue; // Of an earlier version, without a parameter of today.
+                continue; // Recorded by an earlier version, which lacks a current parameter.
             }
             let passes: Vec<u32> =
                 record.passes.iter().filter(|pass| pass.start.case == case.case).map(|pass| pass.start.pass).collect();

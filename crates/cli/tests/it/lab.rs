@@ -1,4 +1,4 @@
-//! `landau lab` as a user runs it: kernels that boot, panic and hang, and what they leave.
+//! `landau lab` as a user runs it: kernels that boot, panic and hang, and what they leave behind.
 
 use crate::support::{LANDAU, Ran, Room, eventually, install, is_root, processes_with};
 use landau_lab::kernel;
@@ -28,7 +28,7 @@ fn obtained(word: &str, held: &'static OnceLock<Result<PathBuf, String>>) -> Opt
         if !version.is_ok_and(|output| output.status.success()) {
             return Err("qemu-system-x86_64 is missing (Debian: qemu-system-x86)".to_owned());
         }
-        // The cache is in the build folder, so that the next run of the tests finds it.
+        // The cache is in the build directory, so that the next test run finds it.
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
         match landau_lab::obtain::obtain(word, &cache, &mut |_| {}) {
             Ok(kernel) => Ok(kernel.image),
@@ -45,7 +45,7 @@ fn obtained(word: &str, held: &'static OnceLock<Result<PathBuf, String>>) -> Opt
     }
 }
 
-/// Runs `landau lab run` of that kernel with more arguments; returns the record's path too.
+/// Runs `landau lab run` with that kernel and further arguments. Also returns the path of the record.
 fn run(room: &Room, kernel: &Path, arguments: &[&str]) -> (Ran, PathBuf) {
     let kernel = kernel.display().to_string();
     let fixed =
@@ -69,7 +69,7 @@ fn samples(path: &Path) -> Vec<String> {
     text.lines().filter(is_sample).map(|line| line.rsplit_once(",\"seal\"").unwrap().0.to_owned()).collect()
 }
 
-/// Returns the emulators that were started for a test's folder.
+/// Returns the emulators that were started for the directory of a test.
 pub(crate) fn emulators(room: &Room) -> Vec<i32> {
     processes_with(&room.path().display().to_string()).into_iter().filter(|pid| is_emulator(*pid)).collect()
 }
@@ -78,7 +78,7 @@ fn is_emulator(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("qemu-system"))
 }
 
-/// Two processes that keep the processors busy until this is dropped.
+/// Two processes that keep the processors busy until this value is dropped.
 struct BusyLoops(Vec<std::process::Child>);
 
 impl BusyLoops {
@@ -119,7 +119,7 @@ fn equal_runs_count_equal_instructions_on_a_busy_host() {
     assert!(record.notes.iter().any(|note| note.contains("getppid took")), "{:?}", record.notes);
     let canary: Vec<u64> =
         record.passes.iter().flat_map(|pass| &pass.windows).flat_map(|window| window.canary.values().clone()).collect();
-    // The canary is the least of six calls: background work would make it vary.
+    // The canary is the minimum of six calls; background work would make it vary.
     assert!(canary.iter().all(|&one| one == canary[0]), "the canary varies: {canary:?}");
     assert_eq!(idle.landau(&["verify", &first.display().to_string()]).status, Some(0));
     assert_eq!(idle.leftovers(), Vec::<String>::new());
@@ -156,7 +156,7 @@ fn a_hanging_guest_is_killed_after_the_timeout() {
     let words = ["socket", "--set", "socket.n=900", "--append", "LANDAU_HANG_AT=700", "--stall-timeout", "40s"];
     let start = Instant::now();
     let (ran, path) = run(&room, kernel, &words);
-    // Two boots and two timeouts, on a busy host.
+    // Enough for two boots and two timeouts on a busy host.
     assert!(start.elapsed() < Duration::from_secs(600), "{:?}", start.elapsed());
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.err.contains("the guest sent nothing for 40 s"), "{ran:?}");
@@ -192,7 +192,8 @@ fn a_wrong_image_is_an_error_before_any_boot() {
 fn one_bad_kernel_does_not_affect_the_others_and_resume_keeps_complete_records() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
-    // Invalid instructions (ud2) behind the real-mode code, whose length in sectors is at 0x1f1: the processor resets.
+    // Writes invalid instructions (ud2) after the real-mode code, whose length in sectors is at 0x1f1; the processor
+    // resets.
     let mut broken = std::fs::read(kernel).unwrap();
     let start = (usize::from(broken[0x1f1]) + 1) * 512;
     broken[start..].chunks_exact_mut(2).for_each(|code| code.copy_from_slice(&[0x0f, 0x0b]));
@@ -297,7 +298,8 @@ fn exit_statuses_are_those_of_git_bisect() {
     assert_eq!(test(&kernel, "sysall.instructions@50 > 1000"), Some(255), "an unknown benchmark ends a bisection");
 }
 
-/// A bisection finds the kernel that made `bind()` dearer. It names kernels without an answer, and a wrong end.
+/// A bisection finds the kernel that made `bind()` more expensive. It reports kernels without an answer, and a wrong
+/// end of the series.
 #[test]
 fn a_bisection_names_the_first_kernel_for_which_a_claim_no_longer_holds() {
     if std::env::var_os("LANDAU_BISECTION").is_none() {

@@ -1,5 +1,5 @@
-//! Misuse of `landau lab`, and hosts that lack something: each error says what failed and what to do, and leaves
-//! nothing behind.
+//! Misuse of `landau lab`, and hosts that lack a requirement: each error states what failed and what to do. Nothing is
+//! left behind.
 
 use crate::lab::{emulators, kernel};
 use crate::support::{LANDAU, Ran, Room};
@@ -11,7 +11,7 @@ fn entries(room: &Room) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Checks that these arguments are refused with a message that contains `expected`, and leave nothing.
+/// Checks that these arguments are refused with a message that contains `expected`, and that nothing is left behind.
 fn is_refused(room: &Room, arguments: &[&str], expected: &str) {
     let ran = room.landau(&[&["lab", "run"], arguments].concat());
     assert!(ran.status == Some(2) && ran.err.contains(expected), "{arguments:?}: {ran:?}");
@@ -39,7 +39,7 @@ fn wrong_arguments_are_answered_with_valid_ones() {
     }
 }
 
-/// The running kernel is measured without a cache; a record is published, so that it has no passwords.
+/// The running kernel is measured without a cache. A record must not contain passwords, because records are published.
 #[test]
 fn the_running_kernel_needs_no_cache_and_its_record_has_no_password() {
     let room = Room::new();
@@ -55,7 +55,7 @@ fn the_running_kernel_needs_no_cache_and_its_record_has_no_password() {
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(!text.contains("SECRET") && text.contains("root:…"), "{}", path.display());
     }
-    // The file of the record is taken by the report.
+    // The report has the same file name as the record.
     std::fs::remove_file(&record).unwrap();
     let ran = lab(record.to_str().unwrap(), &[]);
     assert!(ran.status == Some(2) && ran.err.contains("a record and --report name the same file"), "{ran:?}");
@@ -73,7 +73,7 @@ fn an_invalid_metric_ends_a_bisection() {
         ("sysscall.instructions@5 < 3", "did you mean `syscall`?"),
     ] {
         let ran = room.landau(&["lab", "test", "-k", "nothing", "--metric", claim]);
-        // git takes 1 to 127, except 125, for "bad", and would blame a commit.
+        // git interprets 1 to 127, except 125, as "bad", and would blame a commit.
         assert!(ran.status == Some(255) && ran.err.contains(expected), "{claim}: {ran:?}");
     }
     let ran = room.landau(&["lab", "test", "-k", "nothing", "--metrc", "x"]);
@@ -98,7 +98,7 @@ fn a_bisection_that_cannot_begin_says_why() {
         ("sysscall.instructions@5 < 3", "did you mean `syscall`?"),
         ("syscall: < 2x base at 5", "needs a base record"),
     ] {
-        // `--claim` is another name of `--metric`.
+        // `--claim` is an alias of `--metric`.
         for flag in ["--metric", "--claim"] {
             let ran = bisect(&[&ends[..], &[flag, claim]].concat());
             assert!(ran.status == Some(2) && ran.err.contains(expected), "{claim}: {ran:?}");
@@ -107,8 +107,8 @@ fn a_bisection_that_cannot_begin_says_why() {
     assert_eq!(entries(&room), Vec::<String>::new());
 }
 
-/// An end that is no kernel is an error before anything is booted, and is named with its flag. It once was a result,
-/// with the status of a claim that does not hold.
+/// An end of the series that is not a kernel is an error before any kernel boots, and is reported with its flag. It was
+/// once a result, with the exit status of a claim that does not hold.
 #[test]
 fn a_bisection_from_or_to_a_file_that_is_no_kernel_is_an_error() {
     let room = Room::new();
@@ -198,7 +198,7 @@ fn a_low_descriptor_limit_does_not_reach_the_guest() {
     assert_eq!(emulators(&room), Vec::<i32>::new());
 }
 
-/// Makes a cache whose index lists one more kernel, of which the archive has no file.
+/// Creates a cache whose index lists an additional kernel that is missing in the archive.
 fn cache_with_missing_kernel(room: &Room, kernel: &Path) -> Option<PathBuf> {
     // …/debian/kernels/NAME/vmlinuz
     let from = kernel.ancestors().nth(3)?;
@@ -218,7 +218,7 @@ fn cache_with_missing_kernel(room: &Room, kernel: &Path) -> Option<PathBuf> {
     Some(room.file("cache"))
 }
 
-/// A mirror that is being updated lists files that it no longer has: a long run must not end there.
+/// A mirror that is being updated lists files that it no longer has. A long run must not fail because of that.
 #[test]
 fn a_kernel_missing_from_the_archive_fails_alone() {
     let Some(kernel) = kernel() else { return };

@@ -1,4 +1,4 @@
-//! `landau load` as a user types it: refused options and their messages, and which requests a server gets.
+//! `landau load` as a user types it: refused options and their messages, and the requests that a server receives.
 
 use crate::serve::Serving;
 use crate::support::{LANDAU, Ran, Room};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A URL where nothing listens: a load that is not refused fails soon.
+/// A URL where nothing listens, so that a load that is not refused fails soon.
 const CLOSED: &[&str] = &["load", "http://127.0.0.1:9/", "--timeout", "100ms", "--quiet"];
 
 /// Asserts that the options are refused with status 2 and a message that contains `expected`.
@@ -19,7 +19,7 @@ fn assert_refused(room: &Room, options: &[&str], expected: &str) {
     assert!(ran.status == Some(2) && ran.err.contains(expected), "{options:?}: {ran:?}");
 }
 
-/// Options of another kind of load were once ignored.
+/// Options for a different kind of load were once ignored.
 #[test]
 fn options_without_effect_are_refused() {
     let room = Room::new();
@@ -60,7 +60,7 @@ fn load_without_a_server_fails_and_says_so() {
     assert_eq!(ran.out.matches("connection refused: is the server running?").count(), 1, "{ran:?}");
 }
 
-/// With a limit of 64, a hundred connections once asked for a hundred workers.
+/// With a limit of 64 descriptors, a hundred connections once required a hundred workers.
 #[test]
 fn low_limit_on_open_files_is_enough_for_some_workers_or_an_error() {
     let room = crate::serve::room();
@@ -85,13 +85,13 @@ fn low_limit_on_open_files_is_enough_for_some_workers_or_an_error() {
 /// Gates that may fail on a busy machine.
 const WAIVED: [&str; 6] = ["--waive", "lag", "--waive", "overflow", "--waive", "saturated"];
 
-/// The request line of each line of the server's log.
+/// Returns the request line in each line of the server's log.
 fn requests(room: &Room) -> Vec<String> {
     let text = std::fs::read_to_string(room.file("log")).unwrap();
     text.lines().map(|line| line.split('"').nth(1).unwrap().to_owned()).collect()
 }
 
-/// The requests of a log are sent in its order, again from its beginning when it ends.
+/// The requests of a log are sent in its order, and again from the beginning after its end.
 #[test]
 fn a_log_is_replayed_in_its_order() {
     const LOG: &str = "\
@@ -123,10 +123,10 @@ no line of a log
     assert_eq!(requests(&room), [&cycle[..], &cycle[..2]].concat());
 }
 
-/// A scheme, flags of the server and of the load, and the version of HTTP or what the load says about its failure.
+/// A scheme, flags of the server and of the load, and the expected HTTP version or messages of a failed load.
 type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str], Result<&'a str, [&'a str; 2]>);
 
-/// The version is that of the server's log. A server without HTTP/2 fails the run, in TLS by its handshake.
+/// The version is read from the server's log. A server without HTTP/2 makes the run fail; over TLS the handshake fails.
 #[test]
 fn http2_is_spoken_if_the_user_asks_for_it_and_the_server_agrees() {
     let room = crate::serve::room();
@@ -168,7 +168,7 @@ fn http2_is_spoken_if_the_user_asks_for_it_and_the_server_agrees() {
     }
 }
 
-/// A server that answers on `most` connections at a time and closes further ones. Returns its URL.
+/// Starts a server that answers on `most` connections at a time and closes further ones. Returns its URL.
 fn server_of_few(most: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -192,7 +192,7 @@ fn server_of_few(most: usize) -> String {
     url
 }
 
-/// Its record was complete, with samples among a number of connections that had never existed.
+/// The record of such a load was once complete, with samples at a number of connections that was never open.
 #[test]
 fn number_of_idle_connections_that_is_not_reached_is_a_limit() {
     let room = Room::new();
@@ -205,7 +205,7 @@ fn number_of_idle_connections_that_is_not_reached_is_a_limit() {
     let limit = end.limit.as_ref().unwrap();
     assert_eq!((end.outcome, limit.n, record.passes.len()), (Outcome::Limit, 50, 1), "{end:?}");
     assert!(limit.meaning.contains(" of 50 idle connections were open: "), "{limit:?}");
-    // The second pass was not made.
+    // The second pass was not run.
     assert_eq!(record.end.as_ref().map(|end| end.outcome), Some(EndOutcome::Failed));
     let series = &record.passes[0].series;
     assert!(!series.is_empty() && series.values().all(|series| series.n.iter().all(|&n| n == 2)), "{series:?}");

@@ -1,4 +1,4 @@
-//! `landau mail` as a user types it: refused options, and runs that are killed and continued.
+//! `landau mail` as a user types it: refused options, and runs that are killed and resumed.
 
 use crate::support::{LANDAU, Ran, Room, eventually, is_root};
 use std::collections::HashSet;
@@ -8,16 +8,16 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What a server has seen.
+/// The state of a server.
 #[derive(Default)]
 struct Seen {
-    /// The recipients in the order in which their messages were accepted.
+    /// The recipients, in the order in which the server accepted their messages.
     accepted: Vec<String>,
-    /// Those whom the ledger has as sent.
+    /// The recipients that the ledger has recorded as sent.
     recorded: HashSet<String>,
-    /// Those that were sent to although the ledger had them.
+    /// The recipients to which mail was sent although the ledger had recorded them.
     repeated: Vec<String>,
-    /// The process to kill, and after how many more messages.
+    /// The process to kill, and the number of messages until then.
     kill: Option<(u32, usize)>,
 }
 
@@ -39,7 +39,7 @@ impl Sink {
                 let (seen, open) = (Arc::clone(&seen), Arc::clone(&open));
                 open.fetch_add(1, Ordering::SeqCst);
                 std::thread::spawn(move || {
-                    // A client that was killed resets its connections.
+                    // A killed client resets its connections.
                     let _ = serve(&stream, &seen);
                     open.fetch_sub(1, Ordering::SeqCst);
                 });
@@ -94,7 +94,7 @@ fn accept(recipients: &mut Vec<String>, seen: &mut Seen) {
     }
     match &mut seen.kill {
         Some((pid, 0)) => {
-            // It may have ended by itself a moment ago.
+            // The process may already have ended.
             let _ = landau_sys::process::kill(*pid);
             seen.kill = None;
         }
@@ -103,7 +103,7 @@ fn accept(recipients: &mut Vec<String>, seen: &mut Seen) {
     }
 }
 
-/// Returns the recipients whom a ledger has as sent, each as often as it does.
+/// Returns the recipients that a ledger has recorded as sent, once for each record.
 fn sent(ledger: &str) -> Vec<String> {
     let lines = ledger.split_inclusive('\n').filter(|line| line.ends_with('\n')).skip(1);
     let values = lines.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
@@ -167,7 +167,7 @@ fn public_servers_and_missing_messages_are_refused() {
     refused(&["--via", "127.0.0.1:9", "--message", "letter", "--from", "a b@c"], "--from a b@c: malformed address");
 }
 
-/// Waits until both sinks are ready, as long as they run: two minutes at most.
+/// Waits until both sinks are ready, while they run, for two minutes at most.
 const AWAIT_SINKS: &str = r#"
     await_sinks() {
         for i in $(seq 2400); do
@@ -180,8 +180,8 @@ const AWAIT_SINKS: &str = r#"
     }
 "#;
 
-/// In a network of its own, whose `/etc/resolv.conf` names a sink: the system's resolver finds the same servers as one
-/// that is named, also for domains with truncated answers, without MX, with a null MX, or that do not exist.
+/// In a separate network namespace whose `/etc/resolv.conf` names a sink, the system's resolver finds the same servers
+/// as `--name-server`. This includes domains with truncated answers, without MX, with a null MX, and nonexistent ones.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_systems_resolver_finds_what_a_named_server_does() {
@@ -217,8 +217,8 @@ fn the_systems_resolver_finds_what_a_named_server_does() {
     assert!(count("done") > 40 && count("failed") > 4 && count("done") + count("failed") == 80, "{named}");
 }
 
-/// In a network of its own, where IPv6 is there and then switched off: hosts that have addresses of both families get
-/// their mail at once, and those without IPv4 later.
+/// In a separate network namespace, IPv6 is first enabled and then disabled. Hosts with addresses of both families
+/// receive their mail at once, and hosts without IPv4 later.
 #[test]
 #[cfg(target_os = "linux")]
 fn without_ipv6_mail_goes_to_ipv4_addresses() {
@@ -257,7 +257,7 @@ fn without_ipv6_mail_goes_to_ipv4_addresses() {
         lost.contains("ENETUNREACH") && !without["notes"].to_string().contains("connections at a time"),
         "{without}"
     );
-    // Hosts of both families are reached without an attempt by IPv6.
+    // Hosts with both families are reached without an attempt over IPv6.
     assert!(!lost.contains("ECONNREFUSED"), "{without}");
 }
 
@@ -277,14 +277,14 @@ fn a_report_is_a_page_that_loads_nothing() {
     {
         assert!(page.contains(&format!("{heading}</h2>")), "{heading}");
     }
-    // The message is no page, and the delivery must not begin before that is found.
+    // The message is not a page, which must be detected before the delivery begins.
     let other = ["--ledger", "l2", "--report", "m.eml"];
     let ran = room.landau(&[&words[..], &other].concat());
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(!room.file("l2").exists());
 }
 
-/// With Zipf's law the largest of three domains has 6 of 11 recipients, and decides how long the run takes.
+/// With Zipf's law the largest of three domains has 6 of 11 recipients, and determines the duration of the run.
 #[test]
 fn the_time_of_the_largest_domain_is_named() {
     let (room, sink) = (Room::new(), Sink::start());

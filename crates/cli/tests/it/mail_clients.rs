@@ -13,19 +13,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// A program that takes longer has hung.
+/// The time limit of a program, in seconds; one that takes longer hangs.
 const SECONDS: &str = "120";
 
-/// Returns a command that ends after a time even if its program hangs.
+/// Returns a command with a time limit, in case its program hangs.
 fn bounded(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("timeout");
     command.arg(SECONDS).arg(program);
     command
 }
 
-/// Returns a port below those that the system gives to whoever asks for any, and a socket that keeps it from other
-/// tests. The name of the socket is abstract: the kernel removes it with the process. The search begins elsewhere in
-/// each process.
+/// Returns a port below the ephemeral range, and a socket that reserves it against other tests. The name of the socket
+/// is abstract: the kernel removes it with the process. Each process starts the search at a different port.
 #[cfg(target_os = "linux")]
 fn own_port() -> (u16, UnixDatagram) {
     use std::os::linux::net::SocketAddrExt;
@@ -47,7 +46,7 @@ fn tests_at_the_same_time_get_different_ports() {
     assert_ne!(first, second);
 }
 
-/// Returns whether swaks can do STARTTLS; says that this part is skipped if not.
+/// Returns whether swaks supports STARTTLS; if not, prints that this part is skipped.
 fn has_tls() -> bool {
     let output = Command::new("perl").args(["-MNet::SSLeay", "-e", "1"]).output();
     let is_there = output.is_ok_and(|output| output.status.success());
@@ -57,7 +56,7 @@ fn has_tls() -> bool {
     is_there
 }
 
-/// Returns whether a program is there; says that the test is skipped if not.
+/// Returns whether a program is installed; if not, prints that the test is skipped.
 fn has(program: &str) -> bool {
     let is_there = Command::new(program).arg("--help").output().is_ok();
     if !is_there {
@@ -66,7 +65,7 @@ fn has(program: &str) -> bool {
     is_there
 }
 
-/// Returns the directory with Postfix's packages, if there is one; says that the test is skipped if not.
+/// Returns the directory with Postfix's packages. If there is none, prints that the test is skipped.
 fn postfix() -> Option<PathBuf> {
     let packages = Path::new(LANDAU).ancestors().nth(2)?.join("mail-servers/postfix");
     if packages.exists() {
@@ -76,7 +75,7 @@ fn postfix() -> Option<PathBuf> {
     None
 }
 
-/// A sink that stores mail, and a relay that delivers to it; both offer STARTTLS.
+/// Starts a sink that stores mail, and a relay that delivers to it. Both offer STARTTLS.
 fn receivers(room: &Room) -> (Running, Running) {
     let sink = Running::sink(room, &["--starttls"]);
     let relay = Running::relay(room, sink.address, &["--starttls", "--tls", "required", "--insecure"]);
@@ -138,7 +137,7 @@ fn openssl_does_the_handshake() {
             ]);
             let mut child =
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            // With standard input open, it reads until the server ends the connection.
+            // While standard input is open, it reads until the server closes the connection.
             let mut input = child.stdin.take().unwrap();
             std::io::Write::write_all(&mut input, b"EHLO c\nMAIL FROM:<a@b>\nQUIT\n").unwrap();
             let output = child.wait_with_output().unwrap();
@@ -177,7 +176,7 @@ fn smtp_source_is_satisfied() {
     sink.end();
 }
 
-/// Returns whether the server at a port greets by a name.
+/// Returns whether the server at a port greets with this name.
 fn greets(port: u16, name: &str) -> bool {
     let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -186,8 +185,8 @@ fn greets(port: u16, name: &str) -> bool {
     was_read && greeting.starts_with(&format!("220 {name} "))
 }
 
-/// Starts Postfix, which sends all mail on to a port; `None` if that is not possible here, which is said. The
-/// socket keeps its port.
+/// Starts Postfix, which relays all mail to `to`. Returns `None`, and prints the reason, if that is not possible here.
+/// The socket reserves its port.
 #[cfg(target_os = "linux")]
 fn start_postfix(packages: &Path, shared: &Path, to: SocketAddr) -> Option<(OwnedChild, u16, UnixDatagram)> {
     if landau_sys::process::effective_user() != 0 {
@@ -197,7 +196,7 @@ fn start_postfix(packages: &Path, shared: &Path, to: SocketAddr) -> Option<(Owne
     let scripts = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/mail")).canonicalize().unwrap();
     std::fs::create_dir_all(shared).unwrap();
     let (port, lock) = own_port();
-    // Another Postfix may listen there all the same.
+    // Another Postfix may listen on this port nevertheless.
     let name = format!("postfix-{}-{port}.test", std::process::id());
     let log = File::create(shared.join("log")).unwrap();
     let mut command = Command::new("unshare");
@@ -216,7 +215,8 @@ fn start_postfix(packages: &Path, shared: &Path, to: SocketAddr) -> Option<(Owne
     Some((child, port, lock))
 }
 
-/// Mail for 200 recipients goes through Postfix to the sink or the relay, encrypted, and arrives once and whole.
+/// Mail for 200 recipients goes through Postfix to the sink or the relay, encrypted, and arrives complete and exactly
+/// once.
 #[test]
 #[cfg(target_os = "linux")]
 fn postfix_is_satisfied() {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes; a test that reaches it has failed.
+/// Longer than any step takes; a test that reaches it has failed.
 const LONG: Duration = Duration::from_secs(300);
 
 /// Returns the number of messages of a test.
@@ -23,7 +23,8 @@ fn message_count() -> usize {
     std::env::var("LANDAU_MAIL_MESSAGES").map_or(1_000, |text| text.parse().expect("LANDAU_MAIL_MESSAGES: a number"))
 }
 
-/// Returns the directory with the package of a server; nothing if it cannot run here, which is said.
+/// Returns the directory with the package of a server. Returns `None`, and prints the reason, if the server cannot run
+/// here.
 fn packages(name: &str, room: &Room) -> Option<PathBuf> {
     let target = Path::new(LANDAU).ancestors().nth(2).unwrap();
     let packages = target.join("mail-servers").join(name);
@@ -38,7 +39,7 @@ fn packages(name: &str, room: &Room) -> Option<PathBuf> {
     Some(packages)
 }
 
-/// Waits until a Maildir has so many messages, and returns them.
+/// Waits until a Maildir has `count` messages, and returns them.
 fn stored(folder: &Path, count: usize, log: &dyn Fn() -> String) -> Vec<String> {
     let files = || -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten();
@@ -52,7 +53,8 @@ fn stored(folder: &Path, count: usize, log: &dyn Fn() -> String) -> Vec<String> 
     files().iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
 }
 
-/// The message to a recipient, as it is stored. Its lines test what transfers change: dots, empty lines, a long line.
+/// Returns the message to a recipient, as it is stored. Its lines test what a transfer may alter: dots, empty lines, a
+/// long line.
 fn message(number: &str) -> String {
     let long = "x".repeat(900);
     format!(
@@ -62,20 +64,20 @@ fn message(number: &str) -> String {
     )
 }
 
-/// Sends a message to each recipient through a server. Returns whether all of them are done, and what was printed.
+/// Sends a message to each recipient through a server. Returns whether all of them are done, and the output.
 fn send(room: &Room, port: u16, more: &[&str]) -> (bool, String) {
     let list: Vec<String> = (0..message_count()).map(|number| format!("u{number}@d1.example,{number}")).collect();
     std::fs::write(room.file("list.csv"), format!("email,number\n{}\n", list.join("\n"))).unwrap();
     std::fs::write(room.file("letter.eml"), message("{{number}}")).unwrap();
     let via = format!("127.0.0.1:{port}");
     let words = ["mail", "list.csv", "--message", "letter.eml", "--from", "sender@client.test", "--via", &via];
-    // OpenSMTPD accepts five connections at a time from its queue, and repeats of the others take seconds.
+    // OpenSMTPD accepts five connections at a time from its queue, and retries of the others take seconds.
     let how = ["--helo", "client.test", "--sessions", "5", "--per-connection", "90", "--ledger", "ledger", "--quiet"];
     let ran = room.landau(&[&words[..], &how, &["--retry-after", "1s", "--attempts", "20"], more].concat());
     (ran.status == Some(0), format!("{ran:?}"))
 }
 
-/// Checks that what is stored is what was sent: each message once and byte for byte, below what servers write above it.
+/// Checks that each message is stored exactly once, byte for byte, below the trace fields that servers add.
 fn check(stored: &[String]) {
     let mut found: BTreeMap<&str, usize> = BTreeMap::new();
     for text in stored {
@@ -91,7 +93,7 @@ fn check(stored: &[String]) {
     assert!(sent.iter().all(is_once), "a message was changed, lost or delivered twice");
 }
 
-/// What servers write above a message.
+/// The trace fields that servers add above a message.
 const TRACE: [&str; 11] = [
     "Return-Path: ",
     "X-Original-To: ",
@@ -106,7 +108,7 @@ const TRACE: [&str; 11] = [
     "X-Rcpt-Args: ",
 ];
 
-/// Sends the messages to a server, and finds each of them exactly once.
+/// Sends the messages to a server, and checks that each is stored exactly once.
 fn deliver(name: &str, is_encrypted: bool, more: &[&str]) {
     let room = Room::new();
     let Some(packages) = packages(name, &room) else { return };
@@ -144,13 +146,14 @@ fn exim_stores_every_message() {
     deliver("exim", false, &["--chunking"]);
 }
 
-/// Without OpenSMTPD: the handshake of Debian 12's 6.8.0p2 fails with every client, `openssl s_client` too ("EVP lib").
+/// There is no such test for OpenSMTPD: the TLS handshake of Debian 12's 6.8.0p2 fails with every client, including
+/// `openssl s_client` ("EVP lib").
 #[test]
 fn postfix_stores_every_message_over_tls() {
     deliver("postfix", true, &["--tls", "required", "--insecure"]);
 }
 
-/// Postfix's `smtp-sink` writes each message to a file of its own, and an empty line after it.
+/// Postfix's `smtp-sink` writes each message to a separate file, followed by an empty line.
 #[test]
 fn smtp_sink_stores_every_message() {
     let room = Room::new();

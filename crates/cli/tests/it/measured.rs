@@ -37,7 +37,7 @@ fn every_benchmark_passes_its_check() {
 #[test]
 fn an_exhausted_port_range_is_a_limit_at_its_size() {
     let room = Room::new();
-    // In a network namespace, if root can create one: elsewhere other processes may hold some of the ports.
+    // Runs in a network namespace if root can create one: otherwise other processes may hold some of the ports.
     let script = format!(
         "{LANDAU} run bind --study smoke --set bind.range=40000-40199 --set bind.n=300 --output r --no-report --quiet"
     );
@@ -47,7 +47,7 @@ fn an_exhausted_port_range_is_a_limit_at_its_size() {
     assert!(output.status.success(), "a limit is a result: {output:?}");
     let record = room.record("r");
     if record.cases.is_empty() {
-        // Before Linux 6.3 there is no range for single sockets, and the record says so.
+        // Before Linux 6.3 there is no per-socket port range, and the record says so.
         assert!(record.skips.iter().all(|skip| skip.reason.contains("Linux 6.3")));
         eprintln!("skipped: {}", record.skips[0].reason);
         return;
@@ -161,8 +161,8 @@ fn fact(record: &landau_record::Record, pass: usize, name: &str) -> Option<f64> 
     }
 }
 
-/// On two processors the controller shares the server's, where each of its wake-ups could delay a response. It may look
-/// for a hanging worker every 10 s.
+/// With two processors the controller shares the server's processor, where each of its wakeups could delay a response.
+/// It may check for a hanging worker every 10 s.
 #[test]
 fn the_controller_sleeps_while_a_server_is_measured() {
     let room = Room::new();
@@ -172,15 +172,15 @@ fn the_controller_sleeps_while_a_server_is_measured() {
     let end = record.passes[0].end.as_ref().unwrap();
     assert_eq!((end.outcome, end.steps), (Outcome::Done, 1_500), "{end:?}");
     if let Some(switches) = fact(&record, 0, "controller_context_switches") {
-        // It may begin to wait only after the worker has counted, and be preempted at a look; one that looks each tenth
-        // of a second has more.
+        // The controller may begin to wait only after the worker has counted, and may be preempted during a check. A
+        // controller that checks every tenth of a second would have more switches.
         let most = (1 + 2 * (end.elapsed_ms / 10_000)) as f64;
         assert!(switches <= most, "{switches} in {} ms", end.elapsed_ms);
     }
 }
 
-/// An ignored SIGCHLD survives `execve`. The children of a run would then leave neither a status nor their processor
-/// time.
+/// An ignored SIGCHLD survives `execve`. The children of a run would then leave neither an exit status nor their
+/// processor time.
 #[test]
 #[cfg(target_os = "linux")]
 fn children_are_waited_for_whoever_starts_the_program() {
@@ -201,12 +201,12 @@ fn children_are_waited_for_whoever_starts_the_program() {
         (0..record.passes.len()).map(of_pass).fold(0.0, f64::max)
     };
     let (usual, ignored) = (time(&["env"]), time(&["env", "--ignore-signal=CHLD"]));
-    // Without its children, the server that forks them accounts for a small part.
+    // Without its children, a forking server accounts for only a small part of the time.
     assert!(usual > 0.0 && ignored > usual / 4.0, "{usual} and {ignored} ns");
 }
 
-/// `vm.memfd_noexec` = 1 forbids to execute a file in memory that was not made for it. Each namespace of process
-/// identifiers has the setting for itself.
+/// `vm.memfd_noexec` = 1 forbids the execution of a memfd that was not created for that. Each pid namespace has a
+/// separate setting.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_hardened_host_lets_the_fork_helper_be_executed() {
@@ -223,7 +223,7 @@ fn a_hardened_host_lets_the_fork_helper_be_executed() {
     assert!(room.record("r").passes.iter().all(|pass| pass.end.as_ref().unwrap().outcome == Outcome::Done));
 }
 
-/// A user who keeps the program off some processors means all of it.
+/// A user's restriction to some processors applies to all processes of the program.
 #[test]
 #[cfg(target_os = "linux")]
 fn all_processors_are_those_that_the_user_allows() {
@@ -241,9 +241,9 @@ fn all_processors_are_those_that_the_user_allows() {
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         list.map(|list| list.trim().to_owned())
     };
-    // `taskset` itself begins on all.
+    // `taskset` itself starts on all processors.
     assert!(eventually(|| allowed(child.id()).as_ref() == Some(&last)));
-    // Whatever it starts: the worker, the fork helper and its children.
+    // All processes that it starts: the worker, the fork helper and its children.
     let mut seen = std::collections::BTreeSet::new();
     while child.try_wait().unwrap().is_none() {
         seen.extend(landau_sys::system::process_tree(child.id()).into_iter().filter_map(allowed));
@@ -252,7 +252,7 @@ fn all_processors_are_those_that_the_user_allows() {
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [last]);
 }
 
-/// The controller keeps off the worker's processor during a pass; all processors have that one, too.
+/// The controller avoids the worker's processor during a pass, but "all processors" includes it.
 #[test]
 #[cfg(target_os = "linux")]
 fn all_processors_have_that_of_the_worker() {
@@ -273,7 +273,8 @@ fn all_processors_have_that_of_the_worker() {
     let mut child = child.spawn().unwrap();
     let mut seen = std::collections::BTreeSet::new();
     while child.try_wait().unwrap().is_none() {
-        // What the workers start: they themselves begin with the processors of the controller.
+        // Only the processes that the workers start: the workers themselves start with the processors of the
+        // controller.
         for worker in landau_sys::system::children(child.id()) {
             let started = landau_sys::system::process_tree(worker).into_iter().filter(|pid| *pid != worker);
             seen.extend(started.filter_map(landau_sys::system::processors_of));
@@ -294,7 +295,7 @@ fn a_socket_takes_the_number_of_a_closed_one() {
     }
 }
 
-/// A download has a rate and no law, and the second reader begins during it.
+/// A download has a rate and no law of growth, and the second reader begins during it.
 #[test]
 fn a_download_is_a_timeline_and_is_not_judged() {
     let room = Room::new();

@@ -1,4 +1,4 @@
-//! Wrong arguments and unusable places: the error names the cause, the status is 2, and no file is lost.
+//! Wrong arguments and unusable paths: the error names the cause, the status is 2, and no file is lost.
 
 use crate::support::{LANDAU, Ran, Room, install, is_root};
 use landau_record::schema::EndOutcome;
@@ -114,7 +114,7 @@ fn too_little_disk_space_is_an_error_before_measuring() {
     };
     let err = in_small(&format!("{LANDAU} run --output small/r --no-report"));
     assert!(err.contains("MiB free; free some space or choose another place with --output"), "{err}");
-    // A run that is resumed has no --output.
+    // A resumed run has no --output.
     room.smoke(&["nop"]);
     let resume = format!("cp run.ndjson small/r && {LANDAU} run --resume small/r --passes 1000 --no-report");
     let err = in_small(&resume);
@@ -202,7 +202,7 @@ fn verify_names_the_first_altered_line() {
     }
 }
 
-/// Guards against passes whose report cannot be written, and against a name by which two runs share a page.
+/// Guards against measuring passes whose report cannot be written, and against a name that makes two runs share a page.
 #[test]
 fn names_of_reports_and_records_are_checked_before_anything_is_measured() {
     use std::os::unix::ffi::OsStringExt;
@@ -222,7 +222,7 @@ fn names_of_reports_and_records_are_checked_before_anything_is_measured() {
     assert!(!room.path().join(name).exists());
 }
 
-/// Guards against advice that fails: only `landau run` continues a run, and only its own.
+/// Guards against advice that fails: only records of `landau run` can be resumed.
 #[test]
 fn the_record_of_a_load_is_not_to_be_resumed() {
     let room = Room::new();
@@ -235,7 +235,7 @@ fn the_record_of_a_load_is_not_to_be_resumed() {
     assert!(verified.out.contains("the run did not end") && !verified.out.contains("--resume"), "{verified:?}");
 }
 
-/// Guards against a torn line that a refused resumption removes.
+/// Guards against a refused resumption that removes a truncated line.
 #[test]
 fn a_refused_resumption_does_not_change_the_record() {
     let room = Room::new();
@@ -269,15 +269,15 @@ fn a_report_never_overwrites_a_record() {
     }
 }
 
-/// Guards against a device that a page replaces, a pipe that is opened to see what it holds, and a link that a page
-/// replaces instead of the file.
+/// Guards against a page that replaces a device, against opening a pipe to examine it, and against a page that replaces
+/// a link instead of its target.
 #[test]
 fn a_page_replaces_files_only() {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/records/sample.landau.ndjson");
     let room = Room::new();
     assert!(room.other("mkfifo", &["pipe"]).status().unwrap().success());
     std::os::unix::fs::symlink("pipe", room.file("to-pipe")).unwrap();
-    // Like a device, but of this test alone.
+    // Like a device, but private to this test.
     let _listener = std::os::unix::net::UnixListener::bind(room.file("socket")).unwrap();
     for words in [
         &["report", sample, "-o", "pipe"][..],
@@ -289,7 +289,7 @@ fn a_page_replaces_files_only() {
         assert!(ran.status == Some(2) && ran.err.contains("it is a device, a pipe or a socket"), "{words:?}: {ran:?}");
     }
     assert!(!room.file("r").exists(), "refused before anything is measured");
-    // What reads a pipe gets the answers of a check.
+    // The reader of a pipe receives the answers of a check.
     let claim = format!("'{LANDAU}' check --claim 'bind: > 1ns at 900' '{sample}' --junit pipe >/dev/null");
     let ran = Ran::of(room.other("sh", &["-c", &format!("cat pipe & {claim}; wait")]).output().unwrap());
     assert!(ran.out.contains("<testsuites"), "{ran:?}");
@@ -305,7 +305,7 @@ fn a_page_replaces_files_only() {
     assert_eq!(std::fs::read_dir(room.file("there")).unwrap().count(), 2);
 }
 
-/// The server closes idle connections, which the check of `connect` detects in the first steps.
+/// The server closes idle connections, which `connect` detects in the first steps.
 #[test]
 fn a_failed_pass_sets_the_status_and_enters_no_verdict() {
     let room = Room::new();

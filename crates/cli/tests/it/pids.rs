@@ -1,6 +1,7 @@
-//! `landau pids`: the closed forms and laws of the models, and sizes that an allocator has no numbers for.
+//! `landau pids`: the closed forms and laws of the models, and sizes for which an allocator has too few numbers.
 //!
-//! Visits follow from the seed, so the verdicts on them are the same everywhere; those on times are not looked at.
+//! Visits are determined by the seed, so the verdicts on them are the same everywhere. The verdicts on times are not
+//! checked.
 
 use crate::support::Room;
 use serde_json::Value;

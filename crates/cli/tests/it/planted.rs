@@ -1,7 +1,7 @@
-//! Every claim of `.ci/claims.txt` passes, and fails as soon as what it denies is planted: each by `landau check` on a
-//! record.
+//! Every claim in `.ci/claims.txt` passes, and fails if the costs that it denies are planted. Each is checked by
+//! `landau check` on a record.
 //!
-//! The cases of the record are those of a run; its samples are simulated, so that no answer depends on the machine.
+//! The cases of the record come from a run. Its samples are simulated, so that no answer depends on the machine.
 
 use crate::support::Room;
 use landau_claims::{Assertion, Claim, Law, Reference, Relation, Subject, parse_lines};
@@ -18,10 +18,10 @@ const PASSES: u32 = 5;
 /// The usual cost of a call.
 const USUAL_NS: f64 = 1_000.0;
 
-/// The cost of a call of a phase at an n, and whether the kernel refuses the object.
+/// Returns the cost of a call of a phase at an n; `None` if the kernel refuses the object.
 type Costs<'a> = &'a dyn Fn(&Case, &str, f64) -> Option<f64>;
 
-/// The settings that a subject names.
+/// Returns the settings that a subject names.
 fn settings(subject: &Subject) -> impl Iterator<Item = (&str, &str)> {
     subject.words.iter().filter_map(|word| word.split_once('='))
 }
@@ -31,7 +31,7 @@ fn is_of(subject: &Subject, case: &Case) -> bool {
     subject.benchmark == case.benchmark && settings(subject).all(is_set)
 }
 
-/// The phase that a claim is about; one of them if it is about all.
+/// Returns the phase that a claim is about; one of the phases if it is about all.
 fn phase_of<'a>(subject: &'a Subject, case: &'a Case) -> &'a str {
     let names = || case.phases.iter().map(|phase| phase.name.as_str());
     let named = subject.words.iter().map(String::as_str).find(|word| !word.contains('='));
@@ -43,13 +43,14 @@ fn phase_of<'a>(subject: &'a Subject, case: &'a Case) -> &'a str {
     phase.unwrap()
 }
 
-/// What every claim says is so: `poll()` visits each descriptor, everything else costs the same at every n.
+/// Returns costs for which every claim holds: `poll()` visits each descriptor, everything else costs the same at every
+/// n.
 fn usual(case: &Case, n: f64) -> f64 {
     let is_poll = case.settings.get("backend").is_some_and(|backend| backend == "poll");
     if is_poll { USUAL_NS / 2.0 + 5.0 * n } else { USUAL_NS }
 }
 
-/// The cost that a claim denies, or none where it is a refused object.
+/// Returns the cost that a claim denies; `None` for a refused object.
 fn planted(claim: &Claim, cases: &[Case], case: &Case, n: f64) -> Option<f64> {
     let end = claim.n().unwrap_or(case.n) as f64;
     match &claim.assertion {
@@ -68,7 +69,7 @@ fn planted(claim: &Claim, cases: &[Case], case: &Case, n: f64) -> Option<f64> {
     }
 }
 
-/// A number in [-1, 1) that looks random.
+/// Returns a pseudo-random number in [-1, 1).
 fn noise(words: [u64; 4]) -> f64 {
     let mixed = words.iter().fold(0x9e37_79b9_7f4a_7c15_u64, |sum, word| {
         let sum = (sum ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -77,7 +78,7 @@ fn noise(words: [u64; 4]) -> f64 {
     (mixed >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
 
-/// Writes the record of five passes of the cases with such costs. Passes differ by up to 0.5%, calls by up to 3%.
+/// Writes the record of five passes of the cases with these costs. Passes differ by up to 0.5%, calls by up to 3%.
 fn write(path: &Path, base: &Record, cases: &[Case], costs: Costs<'_>) {
     let mut writer = Writer::create(path).unwrap();
     let mut append = |line: Line| writer.append(&line).unwrap();
@@ -128,7 +129,7 @@ fn write(path: &Path, base: &Record, cases: &[Case], costs: Costs<'_>) {
     writer.flush().unwrap();
 }
 
-/// The cases of the claims, each to the largest n of its claims: one pass of a run.
+/// Measures the cases of the claims with one pass, each up to the largest n of its claims.
 fn measured(room: &Room, claims: &[Claim]) -> Record {
     let mut words: BTreeMap<String, u64> = BTreeMap::new();
     for claim in claims {
@@ -194,7 +195,8 @@ fn each_claim_passes_and_fails_when_its_effect_is_planted() {
     }
 }
 
-/// Guards against a claim that the state of the machine decides, and against an answer that does not name it.
+/// Guards against a claim that is decided by the state of the machine, and against an answer that does not mention that
+/// state.
 #[test]
 fn a_claim_over_the_base_is_open_where_the_costs_of_most_curves_differ() {
     const COPIES: u32 = 12;
@@ -206,7 +208,7 @@ fn a_claim_over_the_base_is_open_where_the_costs_of_most_curves_differ() {
     let copy = |case| Case { case, label: format!("dup copy={case}"), ..base.cases[0].clone() };
     let cases: Vec<Case> = (0..COPIES).map(copy).collect();
     write(&room.file("old.ndjson"), &base, &cases, &|_, _, _| Some(USUAL_NS));
-    // Another run, so that passes are not paired.
+    // A different run, so that passes are not paired.
     base.header.started = "2100-01-02T03:04:05Z".to_owned();
     write(&room.file("new.ndjson"), &base, &cases, &|_, _, _| Some(1.5 * USUAL_NS));
     let check = |words: &[&str]| {
@@ -225,7 +227,7 @@ fn a_claim_over_the_base_is_open_where_the_costs_of_most_curves_differ() {
     let told = check(&["--base", "old.ndjson"]).out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(told.matches(shift["text"].as_str().unwrap()).count() == 1, "{told}");
     assert!(told.ends_with("1 pass, 0 fail, 1 inconclusive"), "{told}");
-    // Where no claim needs the base, nothing is looked for.
+    // If no claim needs the base, shifts are not searched for.
     let words = ["check", "--claim", "dup: < 9us at 200", "new.ndjson", "--base", "old.ndjson", "--json"];
     let value: Value = serde_json::from_str(&room.landau(&words).out).unwrap();
     assert_eq!((&value["answer"], &value["shifts"]), (&"pass".into(), &Value::Array(Vec::new())), "{value}");

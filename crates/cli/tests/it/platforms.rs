@@ -6,7 +6,7 @@ use landau_record::{Record, SCHEMA_VERSION};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Runs a smoke study of the lab in this folder.
+/// Runs a smoke study of the lab in the room.
 fn lab(room: &Room, arguments: &[&str]) -> Ran {
     let fixed = ["lab", "run", "--study", "smoke", "--no-report", "--seed", "1", "--cache", "cache"];
     room.landau(&[&fixed, arguments].concat())
@@ -27,7 +27,7 @@ fn record_path(room: &Room, ran: &Ran) -> PathBuf {
     paths.remove(0)
 }
 
-/// Returns the processes whose working directory is a folder, as it is for everything that a test starts.
+/// Returns the processes with this working directory, which all processes of a test have.
 fn processes_in(folder: &Path) -> Vec<String> {
     let pids = std::fs::read_dir("/proc").unwrap().flatten();
     let is_there = |path: &PathBuf| std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd == folder);
@@ -84,7 +84,7 @@ fn resume_replaces_only_unfinished_records_that_it_can_read() {
     let ran = again();
     assert!(ran.status == Some(2) && ran.err.contains("another run is writing it"), "{ran:?}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{without_end}\n"));
-    // A child of another test may have a copy of the descriptor just now, and the lock with it.
+    // A child of another test may hold a copy of the descriptor, and with it the lock.
     other.unlock().unwrap();
     for unfinished in [&format!("{without_end}\n"), "{\"kind\":\"head", ""] {
         std::fs::write(&path, unfinished).unwrap();
@@ -96,7 +96,7 @@ fn resume_replaces_only_unfinished_records_that_it_can_read() {
     }
 }
 
-/// Guards against a name that is searched in PATH, while the record has the checksum of the file here.
+/// Guards against a name that is searched for in PATH, while the record contains the checksum of the file here.
 #[test]
 fn a_program_without_a_slash_is_the_file_here() {
     let room = Room::new();
@@ -166,7 +166,7 @@ fn sigkill_leaves_no_guest() {
     assert!(eventually(|| processes_in(room.path()).is_empty()), "{:?}", processes_in(room.path()));
 }
 
-/// Writes a program called `ssh` that runs its command on this machine; returns a PATH that finds it first.
+/// Writes a program named `ssh` that runs its command on this machine. Returns a PATH that finds it first.
 fn stub_of_ssh(room: &Room, text: &str) -> String {
     let folder = room.file("bin");
     std::fs::create_dir_all(&folder).unwrap();
@@ -184,7 +184,7 @@ fn start_by_ssh(room: &Room, path: &str, benchmark: &[&str]) -> Process {
     Process::spawn(&mut command).unwrap()
 }
 
-/// Runs a benchmark over a stub of ssh; returns the program's process ID too.
+/// Runs a benchmark over a stub of ssh. Also returns the program's process ID.
 fn by_ssh(room: &Room, path: &str, benchmark: &[&str]) -> (Ran, u32) {
     let child = start_by_ssh(room, path, benchmark);
     let id = child.id();
@@ -200,10 +200,10 @@ fn counting_stub(copy: &str, run: &str, again: &str) -> String {
     )
 }
 
-/// Does on this machine what ssh would do on the other one.
+/// Executes on this machine what ssh would execute on the remote one.
 const CALL: &str = "exec sh -c \"$last\"";
 
-/// Returns how many copies of the program a run has left.
+/// Returns the number of copies of the program that a run has left behind.
 fn copies_of(id: u32) -> usize {
     let name = format!("landau-{id}-");
     let entries = std::fs::read_dir("/tmp").unwrap().flatten();
@@ -228,7 +228,7 @@ fn over_ssh_the_program_is_copied_measures_and_is_removed() {
     assert_eq!(processes_in(room.path()), Vec::<String>::new());
 }
 
-/// Guards against a part of the program that is run, and that is left on the remote machine.
+/// Guards against an incomplete copy of the program that is executed or left on the remote machine.
 #[test]
 fn a_copy_that_was_cut_short_is_an_error_and_removed() {
     let room = Room::new();
@@ -252,11 +252,11 @@ fn copying_the_program_can_be_interrupted() {
     assert!(ran.status == Some(1) && ran.err.contains("interrupted before anything was measured"), "{ran:?}");
 }
 
-/// Guards against a machine that crashed for good, of which an unfinished record without a crash was left.
+/// Guards against an unfinished record without a crash after a machine has crashed permanently.
 #[test]
 fn a_machine_that_cannot_be_started_again_has_crashed() {
     let room = Room::new();
-    // It is cut off after the third message, in which a pass has begun.
+    // The connection is cut after the third message, in which a pass has begun.
     let run = "sh -c \"$last\" | while IFS= read -r line; do printf '%s\\n' \"$line\"; \
                case $line in *'LANDAU-FRAME 2 '*) exit;; esac; done";
     let again = "echo no route to host >&2; exit 255";
@@ -270,13 +270,13 @@ fn a_machine_that_cannot_be_started_again_has_crashed() {
     assert_eq!(record.passes.last().unwrap().end.as_ref().unwrap().outcome, Outcome::Crashed);
     let is_told = |note: &String| note.contains("could not be started again") && note.contains("no route to host");
     assert!(record.notes.iter().any(is_told), "{:?}", record.notes);
-    // Perhaps this host stopped it, so it is measured again.
+    // This host may have stopped it, so it is measured again.
     let path = stub_of_ssh(&room, &counting_stub(CALL, CALL, CALL));
     let (ran, _) = by_ssh(&room, &path, &["dup", "--resume"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
 }
 
-/// Guards against a full disk of the remote machine that is recorded as a crash of its kernel.
+/// Guards against a full disk on the remote machine that is recorded as a crash of its kernel.
 #[test]
 fn a_guest_that_cannot_go_on_has_not_crashed() {
     let room = Room::new();

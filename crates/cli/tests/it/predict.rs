@@ -1,9 +1,9 @@
-//! `landau predict`: sums of calls by the curves of a record that was just made.
+//! `landau predict`: sums of calls from the curves of a new record.
 
 use crate::support::{Ran, Room};
 use serde_json::Value;
 
-/// Guards against a sum that is not that of its curves, and against an extrapolation that is not said.
+/// Guards against a sum that differs from that of its curves, and against an extrapolation that is not reported.
 #[test]
 fn a_sum_of_calls_is_predicted_from_their_curves() {
     let room = Room::new();
@@ -32,7 +32,7 @@ fn a_sum_of_calls_is_predicted_from_their_curves() {
     assert!(ran.status == Some(2) && ran.err.trim_end().ends_with("measure it: landau run open"), "{ran:?}");
 
     let ran = room.landau(&["predict", "calls.ndjson", "--for", "accept+tcp.send", "--at", "100000"]);
-    // On a busy machine a curve may have lost its points to interference, and then it is not continued.
+    // On a busy machine a curve may lose points to interference; it is then not extrapolated.
     if ran.status != Some(2) || !ran.err.contains("its curve has too few points to be continued") {
         let extrapolated = "An extrapolation: the calls were measured to 400";
         assert!(ran.status == Some(0) && ran.out.contains(extrapolated), "{ran:?}");
@@ -57,7 +57,7 @@ fn what_cannot_be_predicted_is_said() {
     assert!(ran.status == Some(2) && ran.err.contains("--at"), "{ran:?}");
 }
 
-/// A user without rights measures the calls and predicts from them.
+/// An unprivileged user measures the calls and predicts from them.
 #[test]
 fn a_user_without_rights_predicts() {
     let room = Room::new();
@@ -72,7 +72,7 @@ fn a_user_without_rights_predicts() {
     assert!(ran.status == Some(0) && value["cost"]["value"].as_f64().is_some_and(|cost| cost > 0.0), "{ran:?}");
 }
 
-/// Guards against a record that must be named although there is only one, and against one that is not told.
+/// Guards against requiring the name of the only record, and against using a record without reporting its name.
 #[test]
 fn without_a_name_the_newest_record_of_the_folder_is_used() {
     let room = Room::new();
@@ -94,7 +94,7 @@ fn without_a_name_the_newest_record_of_the_folder_is_used() {
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/predict.md");
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/records/predict/calls.landau.ndjson.gz");
 
-/// Guards against figures in the document that its record does not have, and against a page that shows a sum without
+/// Guards against figures in the document that are not in its record, and against a page that shows a sum without
 /// saying that the server used much more.
 #[test]
 fn the_document_and_the_page_say_where_the_sum_misses() {

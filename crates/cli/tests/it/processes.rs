@@ -12,7 +12,7 @@ fn serving(room: &Room, processes: &str, more: &[&str]) -> Serving {
     Serving::new(room.command(&words).args(more))
 }
 
-/// The worker processes that the server reported when it was ready.
+/// Returns the worker processes that the server reported when it was ready.
 fn processes(serving: &Serving) -> Vec<u32> {
     let list = serving.ready["processes"].as_array().unwrap();
     list.iter().map(|pid| u32::try_from(pid.as_u64().unwrap()).unwrap()).collect()
@@ -22,13 +22,13 @@ fn signal(pid: u32, name: &str) {
     assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
 }
 
-/// A zombie has ended; only its parent has not asked yet.
+/// Returns whether a process runs. A zombie has ended; its parent has not yet waited for it.
 fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// A number of `/metrics`.
+/// Returns a value from `/metrics`.
 fn metric(serving: &Serving, name: &str) -> u64 {
     let mut stream = TcpStream::connect(serving.ready["metrics"].as_str().unwrap()).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -39,14 +39,14 @@ fn metric(serving: &Serving, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("{name}: {page}")).parse().unwrap()
 }
 
-/// A connection that is kept.
+/// Opens a persistent connection.
 fn connect(serving: &Serving) -> TcpStream {
     let stream = TcpStream::connect(serving.address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     stream
 }
 
-/// Makes a request on a connection that is kept; returns whether there was a response.
+/// Sends a request on a persistent connection. Returns whether there was a response.
 fn ask(stream: &mut TcpStream) -> bool {
     let sent = stream.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
     let mut answer = Vec::new();
@@ -60,7 +60,7 @@ fn ask(stream: &mut TcpStream) -> bool {
     answer.starts_with(b"HTTP/1.1 200 ")
 }
 
-/// The next line on standard error that does not depend on the machine.
+/// Returns the next line on standard error that does not depend on the machine.
 fn next_line(said: &mut BufReader<ChildStderr>) -> String {
     loop {
         let mut line = String::new();
@@ -71,7 +71,7 @@ fn next_line(said: &mut BufReader<ChildStderr>) -> String {
     }
 }
 
-/// Only the connections of the killed process are lost, and each kill is counted and told once.
+/// Only the connections of the killed process are lost, and each kill is counted and reported once.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_killed_process_is_replaced_and_nothing_else_is_lost() {
@@ -107,9 +107,9 @@ fn a_killed_process_is_replaced_and_nothing_else_is_lost() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    // The client has one connection at a time, which may have been the killed process's.
+    // The client has one connection at a time, which may have belonged to the killed process.
     assert!(lost.load(Ordering::Relaxed) <= KILLS, "{lost:?} of {answered:?}");
-    // Both of the first two were killed, and with them all connections from before.
+    // Both initial processes were killed, and with them all earlier connections.
     assert_eq!(kept.iter_mut().map(ask).filter(|is_answered| *is_answered).count(), 0);
     assert!(eventually(|| metric(&serving, "open_connections") == 0), "the dead are counted");
     let counted = metric(&serving, "succeeded_total") as u32;
@@ -118,7 +118,7 @@ fn a_killed_process_is_replaced_and_nothing_else_is_lost() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
 }
 
-/// Sends SIGTERM again and again until the server has ended.
+/// Sends SIGTERM repeatedly until the server has ended.
 fn insist(serving: &mut Serving) {
     let mut status = None;
     let has_ended = eventually(|| {
@@ -129,7 +129,7 @@ fn insist(serving: &mut Serving) {
     assert!(has_ended && status.unwrap().code() == Some(0), "{status:?}");
 }
 
-/// The worker processes as they are now.
+/// Returns the current worker processes, as soon as there are `count` of them.
 fn children(serving: &Serving, count: usize) -> Vec<u32> {
     let mut found = Vec::new();
     assert!(eventually(|| {
@@ -145,7 +145,7 @@ fn children(serving: &Serving, count: usize) -> Vec<u32> {
     found
 }
 
-/// Whether the system says which children a process has.
+/// Returns whether the system lists the children of a process.
 fn may_list_children() -> bool {
     let lists = landau_sys::system::lists_children();
     if !lists {
@@ -154,7 +154,7 @@ fn may_list_children() -> bool {
     lists
 }
 
-/// Waits until a process is stopped.
+/// Stops a process with SIGSTOP, and waits until it is stopped.
 fn stop(pid: u32) {
     signal(pid, "-STOP");
     let is_stopped = || {
@@ -164,7 +164,7 @@ fn stop(pid: u32) {
     assert!(eventually(is_stopped));
 }
 
-/// The supervisor holds the socket: connections wait in its queue while there is no process.
+/// The supervisor keeps the socket open: connections wait in the accept queue while there is no worker process.
 #[test]
 #[cfg(target_os = "linux")]
 fn connections_in_the_queue_outlive_a_process() {
@@ -186,7 +186,7 @@ fn connections_in_the_queue_outlive_a_process() {
     assert_eq!(serving.end().status, Some(0));
 }
 
-/// A process that fails at its start is tried again after a pause that grows.
+/// A process that fails at its start is restarted after increasing pauses.
 #[test]
 fn processes_that_fail_at_once_are_started_less_and_less_often() {
     let room = room();
@@ -199,7 +199,7 @@ fn processes_that_fail_at_once_are_started_less_and_less_often() {
         let line = next_line(&mut said);
         assert!(!line.is_empty(), "it ended: {pauses:?}");
         match line.split_once("another one is started") {
-            // On a machine that is very busy the first had run for long before it was killed.
+            // On a very busy machine the first process may have run for a long time before it was killed.
             Some((_, pause)) => pauses.extend(Some(pause.trim().to_owned()).filter(|pause| !pause.is_empty())),
             None => assert!(line.starts_with("landau: cannot serve www: "), "{line}"),
         }
@@ -225,7 +225,7 @@ fn signals_are_passed_on() {
     serving.signal("-HUP");
     assert!(eventually(|| room.file("log/access").exists()));
     let workers = processes(&serving);
-    // Both have it open.
+    // Both workers have the log open.
     let has_it = |pid: &u32| {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
         let fds = tasks.flat_map(|task| std::fs::read_dir(task.unwrap().path().join("fd")).into_iter().flatten());
@@ -236,7 +236,7 @@ fn signals_are_passed_on() {
         serving.get("/a");
     }
     assert!(eventually(|| lines("log/access") == 20));
-    // Busy connections have their time.
+    // Busy connections are given time to finish.
     let mut busy: Vec<TcpStream> = (0..8).map(|_| crate::serve::busy(&serving)).collect();
     let said = serving.child.stderr.take().unwrap();
     serving.signal("-TERM");
@@ -254,8 +254,8 @@ fn signals_are_passed_on() {
     assert!(!said.iter().any(|line| line.contains("worker process")), "{said:?}");
 }
 
-/// A thread that looks a name up may outlive a reload in the supervisor, which forks. A process that is started later
-/// has the rules of the others.
+/// A thread that looks up a name may outlive a reload in the supervisor, which forks. A process that is started later
+/// has the same rules as the others.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_reload_reaches_the_processes_that_are_started_later() {
@@ -264,7 +264,7 @@ fn a_reload_reaches_the_processes_that_are_started_later() {
     write("[[rule]]\npath = '/'\nset-headers = { X-A = 'one' }\n");
     let serving = serving(&room, "2", &["--config", "serve.toml", "--sandbox", "never"]);
     assert!(serving.get("/a").contains("X-A: one\r\n"));
-    // The name is new, and nobody listens there.
+    // The name is new, and no process listens there.
     write(
         "[[rule]]\npath = '/'\nset-headers = { X-A = 'two' }\n[[rule]]\npath = '/b/'\nproxy = 'http://localhost:9'\n",
     );
@@ -337,7 +337,7 @@ fn worker_processes_give_up_privileges() {
     assert_eq!(serving.end().status, Some(0));
 }
 
-/// One line says why, as without a supervisor.
+/// One line states the reason, as without a supervisor.
 #[test]
 fn an_error_at_the_start_is_told_once() {
     let room = room();
@@ -353,7 +353,7 @@ fn an_error_at_the_start_is_told_once() {
     }
 }
 
-/// Each further signal used to give a process that does not end another five seconds.
+/// Each further signal once gave a process that does not end another five seconds.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_process_that_does_not_end_is_killed_however_often_the_signal_comes() {
@@ -366,7 +366,7 @@ fn a_process_that_does_not_end_is_killed_however_often_the_signal_comes() {
     assert_eq!(said.matches(" does not end and is killed").count(), 1, "{said}");
 }
 
-/// nginx replaces its program at this signal. Here it ended the server at once.
+/// nginx replaces its program on this signal. It once ended this server immediately.
 #[test]
 fn an_upgrade_in_place_is_refused() {
     let room = room();
@@ -382,7 +382,7 @@ fn an_upgrade_in_place_is_refused() {
     }
 }
 
-/// All processes used the first CPUs of the list.
+/// Once, all processes used the first CPUs of the list.
 #[test]
 #[cfg(target_os = "linux")]
 fn processes_are_pinned_to_different_cpus() {

@@ -1,4 +1,4 @@
-//! `landau queue`: what an operator does with the queue of a relay, while that runs and when it does not.
+//! `landau queue`: an operator's commands on the queue of a relay, while the relay is running and when it is not.
 
 use crate::relay::{Client, Running, mailbox};
 use crate::support::{Room, eventually};
@@ -44,7 +44,7 @@ fn messages_are_listed_held_deleted_and_released() {
     assert_eq!(room.landau(&["queue", "queue", "hold", "1"]).status, Some(1), "there is no such message");
     assert_eq!(change(&room, &["hold", ids[0]]), "1 message held");
     assert_eq!(change(&room, &["delete", ids[1]]), "1 message deleted");
-    // An attempt that was under way ends first.
+    // An attempt in progress ends first.
     let is_listed = |text: &str| text.contains("from <s0@x>  held\n") && text.ends_with("2 messages in the queue");
     assert!(eventually(|| is_listed(&change(&room, &[]))), "{}", change(&room, &[]));
     assert!(eventually(|| relay.totals()["recipients_deleted"] == 2));
@@ -52,7 +52,7 @@ fn messages_are_listed_held_deleted_and_released() {
     let deleted = std::fs::read_to_string(room.file("ledger")).unwrap();
     assert_eq!(deleted.matches("\"state\":\"deleted\"").count(), 2, "{deleted}");
     relay.end();
-    // Without a relay, the files are changed.
+    // Without a running relay, the command changes the files.
     let left: Vec<String> = list(&room).iter().map(|message| message["condition"].to_string()).collect();
     assert_eq!(left, ["\"held\"", "\"new\""]);
     assert_eq!(change(&room, &["delete", ids[2]]), "1 message deleted");
@@ -72,7 +72,7 @@ fn messages_are_listed_held_deleted_and_released() {
     assert_eq!(subjects, [false, true]);
 }
 
-/// One message that cannot be read must not hide the others.
+/// An unreadable message must not hide the others.
 #[test]
 fn a_message_that_cannot_be_read_is_listed() {
     let room = Room::new();
@@ -93,7 +93,7 @@ fn a_message_that_cannot_be_read_is_listed() {
     relay.end();
 }
 
-/// The address of a Unix socket has 108 bytes; a directory may have a longer name.
+/// The address of a Unix socket is limited to 108 bytes; the name of a directory may be longer.
 #[test]
 fn a_queue_may_have_a_long_name() {
     let room = Room::new();
@@ -127,7 +127,7 @@ fn a_renamed_ledger_is_begun_again_at_sighup() {
     assert!(old.contains("a@d") && !old.contains("b@d") && new.contains("b@d"), "{old}{new}");
 }
 
-/// SIGXFSZ would end the relay at the first write beyond the limit.
+/// By default SIGXFSZ would end the relay at the first write beyond the limit.
 #[test]
 fn a_limit_on_the_size_of_files_is_a_full_disk() {
     let room = Room::new();

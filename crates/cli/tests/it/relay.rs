@@ -1,4 +1,4 @@
-//! `landau mail --relay` as an operator uses it: mail through it into mailboxes, refusals, and reports.
+//! `landau mail --relay` as an operator uses it: mail that passes through it to mailboxes, refusals, and reports.
 
 use crate::support::Room;
 use landau_sys::process::OwnedChild;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 /// Longer than any step takes; a test that reaches it has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
-/// A sink or relay that is running.
+/// A running sink or relay.
 pub(crate) struct Running {
     child: OwnedChild,
-    /// What it prints, read by a thread: a process that hangs must not keep the test waiting.
+    /// The lines of its output, read by a thread, so that a hanging process does not block the test.
     lines: Receiver<String>,
     pub(crate) address: SocketAddr,
 }
@@ -24,12 +24,12 @@ impl Running {
         Self::start(&mut room.command(words))
     }
 
-    /// Starts it by a command.
+    /// Starts it with a command.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = OwnedChild::spawn(command.stdout(Stdio::piped()).stderr(Stdio::inherit())).unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
-        // It ends with the process, or with the test.
+        // The thread ends with the process or with the test.
         std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         let address = SocketAddr::from(([0; 4], 0));
         let mut running = Self { child, lines, address };
@@ -37,7 +37,7 @@ impl Running {
         running
     }
 
-    /// Starts a sink that stores what it gets in the directory `mail`.
+    /// Starts a sink that stores messages in the directory `mail`.
     pub(crate) fn sink(room: &Room, more: &[&str]) -> Self {
         let words = ["sink", "smtp", "--maildir", "mail", "--listen", "127.0.0.1:0", "--json"];
         Self::new(room, &[&words[..], more].concat())
@@ -65,7 +65,7 @@ impl Running {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
     }
 
-    /// Says what the process does.
+    /// Describes the state of the process.
     pub(crate) fn describe(&mut self) -> String {
         let pid = self.child.id();
         match self.child.try_wait() {
@@ -82,7 +82,7 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Kills it, and waits until it is gone.
+    /// Kills the process, and waits for it to end.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -97,7 +97,7 @@ impl Running {
         self.line()
     }
 
-    /// Waits until the relay has nothing left to do. It fails if nothing changes for two minutes.
+    /// Waits until the queue of the relay is empty. Panics if nothing changes for two minutes.
     pub(crate) fn drain(&mut self) -> serde_json::Value {
         let (mut last, mut since) = (serde_json::Value::Null, Instant::now());
         loop {
@@ -114,7 +114,7 @@ impl Running {
         }
     }
 
-    /// Ends it and returns the counters.
+    /// Ends the process and returns the counters.
     pub(crate) fn end(mut self) -> serde_json::Value {
         self.signal("-TERM");
         let totals = self.line();
@@ -123,7 +123,8 @@ impl Running {
     }
 }
 
-/// Checks that every recipient that was in the queue at the start, was accepted, or gets a report has one state.
+/// Checks that every recipient is in exactly one state: those in the queue at the start, those accepted, and those of
+/// reports.
 pub(crate) fn check_sum(totals: &serde_json::Value) {
     let count = |name: &str| totals[name].as_u64().unwrap_or_else(|| panic!("{name} is missing: {totals}"));
     let states = ["sent", "deferred", "failed", "deleted", "left"].map(|state| count(&format!("recipients_{state}")));
@@ -146,7 +147,7 @@ impl Client {
         self.0.get_mut().write_all(text.as_bytes())
     }
 
-    /// Receives a reply; an error if the connection ends first.
+    /// Receives a reply. Returns an error if the connection ends first.
     pub(crate) fn reply(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
         loop {
@@ -165,7 +166,7 @@ impl Client {
         self.reply()
     }
 
-    /// Sends a message, its commands pipelined. Returns the last reply.
+    /// Sends a message with pipelined commands. Returns the last reply.
     pub(crate) fn deliver(&mut self, from: &str, to: &[&str], content: &str) -> std::io::Result<String> {
         let rcpt = to.join(">\r\nRCPT TO:<");
         self.send(&format!("MAIL FROM:<{from}>\r\nRCPT TO:<{rcpt}>\r\nDATA\r\n"))?;
@@ -199,7 +200,7 @@ fn mail_passes_with_a_trace_and_the_queue_is_empty_after_it() {
         let reply = client.deliver("s@x.example", &["a@d.example", "b@d.example"], content).unwrap();
         assert!(reply.starts_with("250 2.0.0 "), "{number}: {reply}");
     }
-    // A chunk whose last line has no end, and the null sender.
+    // A chunk whose last line is not terminated, and the null sender.
     let chunk = "Subject: b\r\n\r\nc";
     client
         .send(&format!("MAIL FROM:<> SIZE=20\r\nRCPT TO:<postmaster>\r\nBDAT {} LAST\r\n{chunk}", chunk.len()))
@@ -273,7 +274,8 @@ fn limits_are_answered_and_loops_refused() {
 #[test]
 fn a_full_queue_is_answered_with_452_and_empties_when_the_server_is_back() {
     let room = Room::new();
-    // The second sink takes the address of the first. Only here is 127.0.0.2 used, so nobody takes it in between.
+    // The second sink reuses the address of the first. Only this test uses 127.0.0.2, so no other process takes it in
+    // between.
     let sink = Running::new(&room, &["sink", "smtp", "--maildir", "mail", "--listen", "127.0.0.2:0", "--json"]);
     let (address, via) = (sink.address, sink.address.to_string());
     sink.end();
@@ -308,7 +310,7 @@ fn a_full_queue_is_answered_with_452_and_empties_when_the_server_is_back() {
     assert_eq!(mailbox(&room, "a@d").len() as u64, accepted + 1);
 }
 
-/// The sender of a message that the next server refuses gets a report, through the relay's own queue.
+/// The sender of a message that the next server refuses receives a report, through the queue of the relay.
 #[test]
 fn a_failure_comes_back_to_the_sender() {
     let room = Room::new();

@@ -1,4 +1,4 @@
-//! kill -9 of a relay under load, again and again, with a server that defers some of its mail and refuses some.
+//! Repeated kill -9 of a relay under load, with a server that defers some of its mail and refuses some.
 //!
 //! After each kill every recipient of a message that was acknowledged is in the queue, in its mailbox, or in a report
 //! to the sender. While a relay runs, its counters add up.
@@ -15,24 +15,24 @@ use std::time::{Duration, Instant};
 const SENDERS: u64 = 4;
 const SESSIONS: u64 = 8;
 
-/// The messages at most that are acknowledged and not delivered: with them grows what each restart must read.
+/// The maximum number of messages that are acknowledged but not delivered. It bounds what each restart must read.
 const MOST_WAITING: u64 = 500;
 
-/// What the server does: the first two attempts for each address are deferred, or all are refused.
+/// The server's profile: depending on the domain, it defers the first two attempts for each address, or refuses all.
 const PROFILE: &str = "[domain.\"later.test\".temporary]\nshare = 1.0\nattempts = 2\n\n\
                        [domain.\"bad.test\"]\npermanent = 1.0\n";
 
-/// The recipients of a message to whom it is delivered, and the one whom the server refuses.
+/// Returns the recipients of a message: two that receive it, and one that the server refuses.
 fn recipients(number: u64) -> [String; 3] {
     ["a@good.test".to_owned(), format!("b{}@later.test", number / 20), "c@bad.test".to_owned()]
 }
 
-/// What the senders share.
+/// The state that the senders share.
 #[derive(Default)]
 struct Flow {
     /// The number of the next message.
     next: AtomicU64,
-    /// The messages that the server has taken.
+    /// The number of messages that the server has accepted.
     delivered: AtomicU64,
     connected: AtomicU64,
     must_end: AtomicBool,
@@ -41,10 +41,10 @@ struct Flow {
 }
 
 impl Flow {
-    /// Returns whether enough messages are not delivered.
+    /// Returns whether enough messages are still undelivered.
     fn is_enough(&self) -> bool {
-        // Of each message the server takes two copies and a report. What a kill cut off before it was acknowledged does
-        // not count.
+        // For each message the server accepts two copies and a report. Messages that a kill cut off before they were
+        // acknowledged do not count.
         let sent = self.acknowledged.lock().unwrap().len() as u64 + SENDERS;
         sent > self.delivered.load(Ordering::Relaxed) / 3 + MOST_WAITING
     }
@@ -71,7 +71,7 @@ impl Flow {
     }
 }
 
-/// What was found in mailboxes.
+/// The messages and reports found in mailboxes.
 #[derive(Default)]
 struct Arrived {
     /// How often each message was delivered, by its number and the index of the recipient.
@@ -81,12 +81,12 @@ struct Arrived {
 }
 
 impl Arrived {
-    /// Takes what is in the mailboxes.
+    /// Collects and removes the contents of the mailboxes.
     fn collect(&mut self, mailboxes: &Path) {
         let Ok(all) = std::fs::read_dir(mailboxes) else { return };
         for mailbox in all.map(Result::unwrap) {
             let name = mailbox.file_name().into_string().unwrap();
-            // The sink makes the directories of a mailbox one by one.
+            // The sink creates the directories of a mailbox one by one.
             let Ok(files) = std::fs::read_dir(mailbox.path().join("new")) else { continue };
             for file in files.map(|file| file.unwrap().path()) {
                 self.add(&name, &std::fs::read_to_string(&file).unwrap());
@@ -109,13 +109,13 @@ impl Arrived {
         *self.messages.entry((number, index)).or_default() += 1;
     }
 
-    /// Returns how many copies arrived of what had arrived before.
+    /// Returns the number of duplicates among messages and reports.
     fn copies(&self) -> u64 {
         self.messages.values().chain(self.reports.values().map(|(_, count)| count)).map(|count| count - 1).sum()
     }
 }
 
-/// A server, and a relay that is killed.
+/// A server, and a relay that is killed repeatedly.
 struct Siege {
     room: Room,
     sink: Running,
@@ -123,7 +123,7 @@ struct Siege {
     arrived: Arrived,
     /// The recipients of acknowledged messages that were not in the queue after a kill, by identifier and index.
     settled: HashSet<(u64, usize)>,
-    /// The recipients that the queue has had after the last kill.
+    /// The number of recipients in the queue after the last kill.
     queued: u64,
     kill: u64,
     began: Instant,
@@ -138,7 +138,7 @@ impl Siege {
         Self { room, sink, flow, arrived, settled, queued: 0, kill: 0, began: Instant::now() }
     }
 
-    /// Says in a line where the test is.
+    /// Describes the progress of the test in one line.
     fn describe(&mut self, relay: Option<&mut Running>) -> String {
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let flow = &self.flow;
@@ -175,7 +175,8 @@ impl Siege {
         (0..SENDERS).map(sender).collect()
     }
 
-    /// Returns the counters of a relay, which add up, after it has found what the last one left.
+    /// Returns the counters of a relay. Checks that they add up, and that the relay has found what the previous one
+    /// left.
     fn totals(&mut self, relay: &mut Running) -> serde_json::Value {
         let totals = relay.totals();
         check_sum(&totals);
@@ -184,7 +185,7 @@ impl Siege {
         totals
     }
 
-    /// Lets a relay deliver so many messages under load, and kills it.
+    /// Waits until a relay has delivered `messages` messages under load, and kills it.
     fn round(&mut self, messages: u64) {
         self.kill += 1;
         let mut relay = self.start();
@@ -192,7 +193,7 @@ impl Siege {
         let taken = |sink: &mut Running| sink.totals()["messages"].as_u64().unwrap();
         let target = taken(&mut self.sink) + messages;
         let (mut last, mut since) = (0, Instant::now());
-        // A sender that is not connected could reach another process at the port of the killed one.
+        // A sender that is not connected yet could later reach another process at the port of the killed relay.
         while last < target || self.flow.connected.load(Ordering::Relaxed) < SENDERS {
             let now = taken(&mut self.sink);
             self.flow.delivered.store(now, Ordering::Relaxed);
@@ -212,7 +213,8 @@ impl Siege {
         self.check(Some(&mut relay));
     }
 
-    /// Returns the recipients in the queue by message. It reads a copy: the next relay finds what the kill has left.
+    /// Returns the recipients in the queue, by message. It reads a copy, so that the next relay finds the queue as the
+    /// kill has left it.
     fn left(&self) -> BTreeMap<u64, Vec<String>> {
         let copy = self.room.file("copy");
         std::fs::create_dir(&copy).unwrap();
@@ -232,10 +234,10 @@ impl Siege {
         ran.out.lines().map(message).collect()
     }
 
-    /// Checks where each recipient is that was acknowledged, after a relay was killed or has ended.
+    /// Checks the state of each acknowledged recipient, after a relay was killed or has ended.
     fn check(&mut self, relay: Option<&mut Running>) {
         let left = self.left();
-        // After that: what the queue no longer has, the server had taken before.
+        // Read after the queue: the server had already accepted everything that is no longer in the queue.
         self.arrived.collect(&self.room.file("mail"));
         self.queued = left.values().map(|to| to.len() as u64).sum();
         let acknowledged = self.flow.acknowledged.lock().unwrap().clone();
@@ -268,7 +270,7 @@ impl Siege {
         assert!(wrong.is_empty(), "{}; {}", wrong.join("; "), self.describe(relay));
     }
 
-    /// Delivers what is left, and checks that everything was delivered or reported, and once.
+    /// Delivers the rest, and checks that everything was delivered or reported exactly once.
     fn finish(mut self) -> String {
         self.kill += 1;
         let mut relay = self.start();
@@ -278,7 +280,7 @@ impl Siege {
         let mut relay = self.start();
         self.queued = 0;
         self.totals(&mut relay);
-        // While it runs it deletes files.
+        // A running relay deletes files, so it is ended before the check.
         relay.end();
         self.check(None);
         self.sink.end();
@@ -290,7 +292,8 @@ impl Siege {
         assert_eq!(missing, 0, "acknowledged, refused by the server, and not reported");
         let deferred = check_ledger(&std::fs::read_to_string(room.file("ledger")).unwrap());
         assert!(deferred > 0, "the server deferred nothing");
-        // In a batch of events a session reads the reply to a message and sends the next one, before both are recorded.
+        // In one batch of events, a session may read the reply to a message and send the next one before either is
+        // recorded.
         let (copies, kills) = (arrived.copies(), kill - 1);
         assert!(copies <= kills * 2 * SESSIONS, "{copies} copies after {kills} kills");
         assert!(acknowledged.len() as u64 > kills * 5, "{} messages", acknowledged.len());
@@ -303,11 +306,11 @@ impl Siege {
     }
 }
 
-/// Checks that nobody was recorded as done twice. Returns how often a recipient was deferred.
+/// Checks that no recipient was recorded as done twice. Returns the number of deferrals.
 fn check_ledger(ledger: &str) -> u64 {
     let (mut finals, mut deferred) = (BTreeMap::<String, u64>::new(), 0);
     for line in ledger.split_inclusive('\n').filter(|line| line.ends_with("}\n")) {
-        // A kill can cut a line off; the next run's first line then follows it.
+        // A kill can truncate a line; the first line of the next run then follows it directly.
         let Ok(line) = serde_json::from_str::<serde_json::Value>(line) else { continue };
         if line["state"] == "deferred" {
             deferred += 1;
@@ -320,13 +323,13 @@ fn check_ledger(ledger: &str) -> u64 {
     deferred
 }
 
-/// Kills a relay under load so many times. `LANDAU_RELAY_KILLS` chooses another number.
+/// Kills a relay under load eight times, or `LANDAU_RELAY_KILLS` times.
 #[test]
 fn a_killed_relay_loses_nothing_and_sends_nothing_again_that_it_has_recorded() {
     let kills: u64 = std::env::var("LANDAU_RELAY_KILLS").ok().map_or(8, |text| text.parse().unwrap());
     let mut siege = Siege::new();
     for kill in 0..kills {
-        // Each kill comes after another number of messages.
+        // Each kill comes after a different number of messages.
         siege.round(20 + (kill * 37) % 150);
     }
     println!("{}", siege.finish());

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Longer than anything takes; a test that reaches it has failed.
+/// Longer than any step takes; a test that reaches it has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// A room that others may enter, with a folder that they may read.
+/// Returns a room that other users may enter, with a directory that they may read.
 pub(crate) fn room() -> Room {
     let room = Room::new();
     std::fs::create_dir(room.file("www")).unwrap();
@@ -24,7 +24,7 @@ pub(crate) fn room() -> Room {
     room
 }
 
-/// Returns the response of a server, made on a connection of its own.
+/// Returns the response of a server to a request on a new connection.
 fn get(address: SocketAddr, target: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -35,11 +35,11 @@ fn get(address: SocketAddr, target: &str) -> String {
     answer
 }
 
-/// A server that is running.
+/// A running server.
 pub(crate) struct Serving {
     pub(crate) child: Process,
     pub(crate) address: SocketAddr,
-    /// What it reported when it was ready.
+    /// Its report of readiness.
     pub(crate) ready: serde_json::Value,
 }
 
@@ -47,7 +47,7 @@ impl Serving {
     /// Starts a server; `--json` is added to the command.
     pub(crate) fn new(command: &mut Command) -> Self {
         let command = command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A tracer and what it traces are a group.
+        // A tracer and the traced server form a process group.
         let mut child = Process::spawn_group(command).unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -67,13 +67,13 @@ impl Serving {
         assert!(sent.success());
     }
 
-    /// What it said on standard error, and its status.
+    /// Ends the server. Returns its standard error and its exit status.
     pub(crate) fn end(self) -> Ran {
         self.signal("-TERM");
         Ran::of(self.child.wait_with_output().unwrap())
     }
 
-    /// Of each thread: a line of its status.
+    /// Returns a line of the status of each thread.
     fn of_threads(&self, name: &str) -> Vec<String> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).unwrap();
@@ -95,7 +95,7 @@ fn every_thread_gives_up_root() {
     let serving = Serving::new(room.command(&words).args(["--metrics", "127.0.0.1:0"]));
     assert_eq!(serving.ready["user"], "nobody");
     assert!(serving.get("/a").ends_with("hello"));
-    // Links may point anywhere here, but the unprivileged user may not read everything.
+    // Symbolic links may point anywhere here, but the unprivileged user may not read every target.
     assert!(serving.get("/shadow").starts_with("HTTP/1.1 403 "));
     let nobody = landau_sys::privilege::user("nobody").unwrap().unwrap();
     let ids = |id: u32| format!("\t{id}\t{id}\t{id}\t{id}");
@@ -124,7 +124,7 @@ fn a_directory_that_cannot_be_read_has_an_index() {
         std::fs::set_permissions(room.file(folder), PermissionsExt::from_mode(0o711)).unwrap();
     }
     std::fs::write(room.file("www/with/index.html"), "index").unwrap();
-    // The served directory, too: the server did not start.
+    // The same for the served directory; the server once did not start.
     std::fs::write(room.file("www/index.html"), "index").unwrap();
     std::fs::set_permissions(room.file("www"), PermissionsExt::from_mode(0o711)).unwrap();
     let serving = Serving::new(&mut room.command(&["serve", "www", "--listen", "127.0.0.1:0"]));
@@ -177,8 +177,8 @@ fn json_has_the_addresses_and_the_counters() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Returns a connection in the middle of a head, which makes it busy, after its first answer. Both came in one piece,
-/// so the server has read the part of a head.
+/// Returns a connection after its first response and in the middle of the next request head, which makes it busy. Both
+/// requests were sent in one write, so the server has already read the partial head.
 pub(crate) fn busy(serving: &Serving) -> TcpStream {
     let mut busy = TcpStream::connect(serving.address).unwrap();
     busy.set_read_timeout(Some(LONG)).unwrap();
@@ -187,7 +187,7 @@ pub(crate) fn busy(serving: &Serving) -> TcpStream {
     busy
 }
 
-/// Reads what the server says until a line begins with `expected`.
+/// Reads the messages of the server until a line begins with `expected`.
 fn heard(serving: &mut Serving, expected: &str) -> BufReader<std::process::ChildStderr> {
     let mut said = BufReader::new(serving.child.stderr.take().unwrap());
     let mut line = String::new();
@@ -198,7 +198,7 @@ fn heard(serving: &mut Serving, expected: &str) -> BufReader<std::process::Child
     said
 }
 
-/// The first signal waits for a busy connection, the second does not.
+/// After the first signal the server waits for a busy connection; after the second it does not.
 #[test]
 fn the_second_signal_ends_at_once() {
     let room = room();
@@ -208,7 +208,7 @@ fn the_second_signal_ends_at_once() {
     serving.signal("-TERM");
     let mut said = heard(&mut serving, "landau: ending: busy connections have 16m40s");
     assert!(serving.child.try_wait().unwrap().is_none(), "a busy connection was not waited for");
-    // One that follows at once is the same signal, told twice.
+    // A second signal that follows immediately counts as the same signal.
     let mut status = None;
     let has_ended = eventually(|| {
         serving.signal("-INT");
@@ -221,7 +221,7 @@ fn the_second_signal_ends_at_once() {
     assert_eq!(line, "landau: ending at once\n");
 }
 
-/// nginx drains at SIGQUIT, and so do the scripts and service files that were written for it.
+/// nginx drains connections on SIGQUIT, and scripts and service files written for nginx rely on that.
 #[test]
 fn a_quit_waits_for_busy_connections_without_a_limit() {
     let room = room();
@@ -247,7 +247,7 @@ fn systemd_passes_sockets_and_is_notified() {
     std::fs::set_permissions(&notified, std::fs::Permissions::from_mode(0o777)).unwrap();
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
-    // Above the numbers that the shell uses; the shell gives it the number that systemd would.
+    // Above the descriptors that the shell uses. The shell assigns it the number that systemd would use.
     let passed = landau_sys::descriptor::dup_from(&OwnedFd::from(socket), 20).unwrap();
     landau_sys::descriptor::set_inherited(&passed).unwrap();
     let script = format!(
@@ -273,12 +273,12 @@ fn systemd_passes_sockets_and_is_notified() {
     assert_eq!((heard().as_str(), ran.status), ("STOPPING=1", Some(0)), "{ran:?}");
 }
 
-/// The socket of `--metrics` was served as one for files too: two owners of one descriptor.
+/// The socket of `--metrics` was once also served as one for files: two owners of one descriptor.
 #[test]
 fn a_socket_from_systemd_may_be_that_of_the_metrics() {
     let room = room();
     for more in ["", "--processes 2"] {
-        // Above the numbers that the shell uses; the shell gives them the numbers that systemd would.
+        // Above the descriptors that the shell uses. The shell assigns them the numbers that systemd would use.
         let passed = [20, 30].map(|least| {
             let socket = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = socket.local_addr().unwrap();
@@ -386,25 +386,25 @@ fn useless_values_are_rejected() {
     }
 }
 
-/// Whether calls can be forbidden to a program here.
+/// Returns whether strace can make system calls of a program fail here.
 fn may_trace() -> bool {
     Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success())
 }
 
-/// What `strace` is told so that a program is refused its ring, as a container's filter refuses it.
+/// Arguments of `strace` that make `io_uring_setup` fail, as a container's seccomp filter does.
 const WITHOUT_RING: [&str; 6] =
     ["-o", "/dev/null", "-e", "trace=io_uring_setup", "-e", "inject=io_uring_setup:error=EPERM"];
 
-/// This program, traced as `strace` is told.
+/// Returns a command that runs this program under `strace` with these arguments.
 fn under_strace(room: &Room, strace: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new("strace");
-    // What it traces outlives a tracer that is killed.
+    // A traced program would otherwise outlive a killed tracer.
     let with_it = ["setpriv", "--pdeathsig", "KILL", "--", LANDAU];
     command.args(["-f", "-qq"]).args(strace).args(with_it).args(words).current_dir(room.path());
     command
 }
 
-/// A server that is traced as `strace` is told, and its own number.
+/// Starts a server under `strace` with these arguments. Also returns the server's process ID.
 fn traced(room: &Room, strace: &[&str], words: &[&str]) -> (Serving, u32) {
     let serving = Serving::new(&mut under_strace(room, strace, words));
     let tracer = serving.child.id();
@@ -412,7 +412,7 @@ fn traced(room: &Room, strace: &[&str], words: &[&str]) -> (Serving, u32) {
     (serving, server.trim().parse().unwrap())
 }
 
-/// Ends a traced server, and its tracer with it; a tracer that is ended itself lets go of what it traces.
+/// Ends a traced server, and thereby its tracer. A tracer that is ended itself would detach from the server.
 fn end_traced(serving: Serving, server: u32) -> Ran {
     assert!(Command::new("kill").arg(server.to_string()).status().unwrap().success());
     Ran::of(serving.child.wait_with_output().unwrap())
@@ -441,7 +441,7 @@ fn without_io_uring_a_fallback_is_used_and_reported() {
     }
 }
 
-/// The CPU time of all workers of a server, and whether all of them are asleep.
+/// Returns the CPU time of all workers of a server, and whether all of them are asleep.
 #[cfg(target_os = "linux")]
 fn workers(pid: u32) -> (Duration, bool) {
     let state = |task: PathBuf| {
@@ -457,9 +457,9 @@ fn workers(pid: u32) -> (Duration, bool) {
     (Duration::from_nanos(states.iter().map(|one| one.0).sum()), states.iter().all(|one| one.1))
 }
 
-/// Whether the workers of a server use no CPU: once they have slept for a moment, they use less than 1% of a CPU over
-/// a time that is longer than any of their pauses. One that polls is never asleep, however little CPU time it gets: it
-/// runs or waits for a CPU. One that polls now and then exceeds the CPU time.
+/// Returns whether the workers of a server are idle: after they have slept for a moment, they use less than 1% of a CPU
+/// over a time longer than any of their pauses. A worker that polls continuously is never asleep, however little CPU
+/// time it gets: it runs or waits for a CPU. A worker that polls periodically exceeds the CPU time.
 #[cfg(target_os = "linux")]
 fn workers_sleep(pid: u32) -> bool {
     const TIME: Duration = Duration::from_millis(1500);
@@ -477,7 +477,7 @@ fn workers_sleep(pid: u32) -> bool {
     is_asleep && used * 100 <= TIME
 }
 
-/// Edge-triggered backends reported room in the buffer again and again.
+/// Edge-triggered backends once reported space in the send buffer repeatedly.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_client_that_does_not_read_uses_no_cpu() {
@@ -497,7 +497,7 @@ fn a_client_that_does_not_read_uses_no_cpu() {
     }
 }
 
-/// Descriptors in the cache do not keep other files from being opened.
+/// Cached descriptors do not prevent other files from being opened.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_cache_gives_up_descriptors_when_they_are_short() {
@@ -506,7 +506,7 @@ fn the_cache_gives_up_descriptors_when_they_are_short() {
         let file = std::fs::File::create(room.file(&format!("www/{number}"))).unwrap();
         file.set_len(70_000).unwrap();
     }
-    // To set the limits of somebody else's process takes more than root has everywhere.
+    // Setting the limits of another user's process needs a privilege that root does not have everywhere.
     let me: &[&str] = if is_root() { &["--user", "root"] } else { &[] };
     let serving = Serving::new(room.command(&["serve", "www", "--listen", "127.0.0.1:0"]).args(me));
     let mut client = BufReader::new(TcpStream::connect(serving.address).unwrap());
@@ -527,7 +527,7 @@ fn the_cache_gives_up_descriptors_when_they_are_short() {
     let pid = serving.child.id().to_string();
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|task| task.unwrap().path());
     let name = |task: &PathBuf| std::fs::read_to_string(task.join("comm")).unwrap();
-    // It has a table of its own.
+    // The worker has a separate descriptor table.
     let worker = tasks.into_iter().find(|task| name(task).starts_with("worker")).unwrap();
     let numbers = std::fs::read_dir(worker.join("fd")).unwrap();
     let most = numbers.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok()).max().unwrap();
@@ -539,7 +539,8 @@ fn the_cache_gives_up_descriptors_when_they_are_short() {
     serving.end();
 }
 
-/// A connection that was reset while its listing was made was reported by each wait, and the worker ignored it.
+/// A connection that was reset while its listing was generated was once reported by every wait, and ignored by the
+/// worker.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_client_that_disconnects_while_its_listing_is_made_uses_no_cpu() {
@@ -549,7 +550,7 @@ fn a_client_that_disconnects_while_its_listing_is_made_uses_no_cpu() {
     }
     let room = room();
     std::fs::create_dir(room.file("www/folder")).unwrap();
-    // Longer than the test takes.
+    // The injected delay is longer than the test takes.
     let slowly = ["-o", "/dev/null", "-e", "trace=getdents64", "-e", "inject=getdents64:delay_enter=25000000"];
     for accept in ["own", "multishot"] {
         let words = ["serve", "www", "--listen", "127.0.0.1:0", "--sandbox", "never", "--accept", accept];
@@ -562,14 +563,14 @@ fn a_client_that_disconnects_while_its_listing_is_made_uses_no_cpu() {
         landau_sys::stream::set_reset_on_close(&gone).unwrap();
         drop(gone);
         assert!(workers_sleep(server), "{accept}");
-        // Not by SIGTERM, for which the process would wait until the listing is made.
+        // Killed, because after SIGTERM the process would wait until the listing is finished.
         assert!(Command::new("kill").args(["-KILL", &server.to_string()]).status().unwrap().success());
         Ran::of(serving.child.wait_with_output().unwrap());
     }
 }
 
-/// The system calls of a request: one receive and one send with readiness, one send with a ring, and with either one
-/// wait for as many requests as it found.
+/// The system calls of a request are one receive and one send with a readiness backend, and one send with a ring. With
+/// both, one wait serves all requests that it found.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_request_costs_one_receive_and_one_send() {
@@ -608,13 +609,13 @@ fn a_request_costs_one_receive_and_one_send() {
     }
 }
 
-/// A client may send as many requests at once as the server receives at once. Answering each of them from within the
-/// sending of the response before took 780 KiB of the stack.
+/// A client may send as many requests at once as the server receives at once. Answering each request recursively, while
+/// sending the previous response, once used 780 KiB of stack.
 #[test]
 fn many_requests_at_once_need_no_deep_stack() {
     const COUNT: usize = 5_000;
     let room = room();
-    // A file that is not kept in memory, so that each response is sent by itself.
+    // A file that is not cached, so that each response is sent separately.
     std::fs::write(room.file("www/b"), vec![7; 200_000]).unwrap();
     let mut command = room.command(&["serve", "www", "--listen", "127.0.0.1:0", "--workers", "1"]);
     let serving = Serving::new(command.env("RUST_MIN_STACK", "262144"));
@@ -632,7 +633,7 @@ fn many_requests_at_once_need_no_deep_stack() {
     assert_eq!(serving.end().status, Some(0));
 }
 
-/// Both signals wait while the process is stopped, so that it handles them at once.
+/// Both signals are pending while the process is stopped, so that it handles them together.
 #[test]
 #[cfg(target_os = "linux")]
 fn two_signals_at_once_are_one() {
@@ -660,7 +661,7 @@ fn two_signals_at_once_are_one() {
     assert!(!ran.err.contains("landau: ending at once"), "{ran:?}");
 }
 
-/// Of 64 descriptors all but one were reserved, and nothing reported that.
+/// Once, all but one of 64 descriptors were reserved, without a message.
 #[test]
 fn most_of_few_descriptors_are_for_connections() {
     let room = room();
@@ -686,7 +687,7 @@ fn most_of_few_descriptors_are_for_connections() {
     assert!(ran.err.contains("RLIMIT_NOFILE is 256"), "{ran:?}");
 }
 
-/// A line may be as long as `--max-line` says, or as the head if that is shorter.
+/// A line may be as long as `--max-line` allows, or as the head limit if that is lower.
 #[test]
 fn the_request_line_is_limited() {
     let room = room();
@@ -707,7 +708,7 @@ fn the_request_line_is_limited() {
     }
 }
 
-/// A crowd with half a request each once took all memory, and an allocation that failed ended the server.
+/// Many clients with a partial request each once used all memory, and a failed allocation ended the server.
 #[test]
 #[cfg(target_os = "linux")]
 fn under_a_limit_of_memory_a_crowd_is_refused() {

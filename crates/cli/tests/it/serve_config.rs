@@ -28,7 +28,7 @@ fn check_tells_every_error_with_its_line() {
     assert!(ran.err.starts_with("landau: serve.toml:2: workers: invalid value '0'"), "{ran:?}");
 }
 
-/// The server would not start, or nobody could log in.
+/// With these errors the server would not start, or no user could log in.
 #[test]
 fn check_opens_what_the_file_names() {
     let room = room();
@@ -42,7 +42,7 @@ fn check_opens_what_the_file_names() {
     let ran = check("root = 'nowhere'\ntls = [['cert.pem', 'key.pem']]\nuser = 'nobody-of-this-name'\n");
     assert_eq!(ran.status, Some(2), "{ran:?}");
     let told: Vec<&str> = ran.err.lines().collect();
-    // Neither the line nor the key was told.
+    // The messages once contained neither the line nor the key.
     let expected =
         ["3: user: \"nobody-of-this-name\": no such user", "1: root: cannot serve nowhere: ", "2: tls: cert.pem: "];
     assert_eq!(told.len(), expected.len(), "{ran:?}");
@@ -59,12 +59,12 @@ fn check_opens_what_the_file_names() {
         let expected = format!("landau: serve.toml:{expected}");
         assert!(ran.err.starts_with(&expected) && ran.err.lines().count() == 1, "{expected} in {ran:?}");
     }
-    // What the command line says is not in the file.
+    // An error in an argument of the command line has no line in the file.
     let ran = room.landau(&["serve", "nowhere", "--config", "serve.toml", "--check", "--listen", ":1"]);
     assert!(ran.err.starts_with("landau: serve.toml: cannot serve nowhere: "), "{ran:?}");
 }
 
-/// The directory's page was closed, and its files were open.
+/// Such a rule once protected the page of the directory but not its files.
 #[test]
 fn a_rule_for_a_directory_alone_is_refused() {
     let room = room();
@@ -114,7 +114,7 @@ fn sighup_reloads_the_rules_and_a_bad_file_keeps_them() {
     }
 }
 
-/// The user that the server switches to needs no right to read keys, users and the configuration.
+/// The user to which the server switches needs no permission to read the keys, the users file and the configuration.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_reload_reads_what_only_root_may_read() {

@@ -1,4 +1,4 @@
-//! Flags of `landau serve`: what a client, the log and the counters show with and without each of them.
+//! Flags of `landau serve`: their effect on clients, the log and the counters.
 
 use crate::serve::{LONG, Serving, room};
 use crate::support::{Room, eventually};
@@ -18,7 +18,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends these bytes on a connection of their own, and returns all that the server sends until it closes it.
+/// Sends these bytes on a new connection, and returns everything that the server sends until it closes the connection.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = connect(address);
     stream.write_all(bytes).unwrap();
@@ -35,7 +35,7 @@ fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// A request for `target` with more fields, the last one of its connection.
+/// Returns a request for `target` with further fields, which is the last one on its connection.
 fn request(target: &str, host: &str, fields: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n")
 }
@@ -47,7 +47,7 @@ fn log_of(room: &Room, serving: Serving) -> Vec<String> {
     std::fs::read_to_string(room.file("log")).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Makes a directory of the served one that everybody may read.
+/// Creates a directory in the served one that all users may read.
 fn directory(room: &Room, name: &str, files: &[(&str, &str)]) {
     let path = room.file("www").join(name);
     std::fs::create_dir(&path).unwrap();
@@ -109,13 +109,13 @@ fn log_format_decides_what_a_line_of_the_log_has() {
     assert!(ran.status == Some(2) && ran.err.contains("there are common, combined and json"), "{ran:?}");
 }
 
-/// Address and status of each line of a log in the common format.
+/// Returns the address and the status in each line of a log in the common format.
 fn clients(lines: &[String]) -> Vec<(&str, &str)> {
     lines.iter().map(|line| (line.split(' ').next().unwrap(), line.rsplit(' ').nth(1).unwrap())).collect()
 }
 
-/// The client that the header names is that of the log, and a connection without a header is closed. Where no proxy is
-/// expected a header is no request.
+/// The log contains the client that the header names, and a connection without a header is closed. If no proxy is
+/// expected, a header is not a valid request.
 #[test]
 fn proxy_protocol_is_expected_of_these_networks_only() {
     let room = room();
@@ -146,7 +146,7 @@ fn proxy_protocol_is_expected_of_these_networks_only() {
     }
 }
 
-/// The last address that is no such proxy is the client; whoever else sends the field is not believed.
+/// The last address that is not a trusted proxy is the client. The field is ignored if any other client sends it.
 #[test]
 fn forwarded_from_names_the_proxies_that_are_believed() {
     let room = room();
@@ -184,7 +184,7 @@ fn no_listings_refuses_directories_without_an_index_file() {
     }
 }
 
-/// A client that begins with HTTP/2 gets the server's settings, or an answer in HTTP/1.1.
+/// A client that begins with HTTP/2 receives the server's SETTINGS, or with the flag a response in HTTP/1.1.
 #[test]
 fn no_http2_answers_the_preface_of_http2_in_http1() {
     let room = room();
@@ -194,7 +194,7 @@ fn no_http2_answers_the_preface_of_http2_in_http1() {
     stream.write_all(opening).unwrap();
     let mut frame = [0; 9];
     stream.read_exact(&mut frame).unwrap();
-    // Type 4 (SETTINGS) without flags, of stream 0.
+    // Type 4 (SETTINGS) without flags, on stream 0.
     assert_eq!(frame[3..], [4, 0, 0, 0, 0, 0]);
     drop(stream);
     with.end();
@@ -205,7 +205,7 @@ fn no_http2_answers_the_preface_of_http2_in_http1() {
     without.end();
 }
 
-/// A connection that sends nothing is accepted before one that is made later; with the flag only after its time.
+/// A silent connection is accepted before one that is opened later; with the flag, only after the given time.
 #[test]
 #[cfg(target_os = "linux")]
 fn defer_accept_leaves_silent_connections_to_the_kernel() {

@@ -4,7 +4,7 @@ use crate::support::Room;
 use landau_engine::Kind;
 use landau_record::schema::Outcome;
 
-/// Covers the whole registry: a new server is covered by being in the directory.
+/// Covers the whole registry, and so every new server in the directory.
 #[test]
 fn every_installed_server_starts_answers_and_is_killed() {
     let request = landau_bench::REGISTRY.iter().find(|entry| entry.name == "request").unwrap();

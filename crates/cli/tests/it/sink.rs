@@ -6,10 +6,10 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Longer than anything takes; a test that reaches it has failed.
+/// Longer than any step takes; a test that reaches it has failed.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A sink that is running.
+/// A running sink.
 struct Serving {
     child: Process,
     out: BufReader<ChildStdout>,
@@ -38,7 +38,7 @@ impl Serving {
         stream
     }
 
-    /// Sends bytes, ends sending, and returns all that comes.
+    /// Sends bytes, shuts down the sending side, and returns everything received.
     fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).unwrap();
@@ -48,7 +48,7 @@ impl Serving {
         answer
     }
 
-    /// Ends it and returns the counters.
+    /// Ends the sink and returns the counters.
     fn end(mut self) -> serde_json::Value {
         self.signal("-TERM");
         let totals = line(&mut self.out);
@@ -78,8 +78,8 @@ fn mail_is_counted_and_stored() {
     assert_eq!(std::fs::read(files[0].as_ref().unwrap().path()).unwrap(), b"x\r\n");
 }
 
-/// An independent verifier accepts the signatures of messages as they arrive, merged fields, doubled dots and all, and
-/// rejects them once the body is altered.
+/// An independent verifier accepts the signatures of messages as they arrive, including merged fields and doubled dots,
+/// and rejects them after the body is altered.
 #[test]
 fn signatures_are_accepted_by_an_independent_verifier() {
     let python = "/usr/bin/python3";
@@ -159,7 +159,7 @@ fn bytes_are_sent_back() {
     assert_eq!(sink.end()["bytes_received"], 3);
 }
 
-/// There is no cap but the limit of descriptors, which is reported: clients beyond it wait until others leave.
+/// The only limit on clients is that on descriptors, which is reported. Clients beyond it wait until others disconnect.
 #[test]
 fn clients_beyond_the_limit_of_descriptors_wait() {
     let script = format!("ulimit -n 40; exec {} sink tcp --echo --listen 127.0.0.1:0 --json", crate::support::LANDAU);
@@ -180,7 +180,7 @@ fn clients_beyond_the_limit_of_descriptors_wait() {
         }
     };
     served(&mut clients[..capacity]);
-    // The pauses of accepting go on for as long as no descriptor is free.
+    // Accepting is paused as long as no descriptor is free.
     let mut totals = serde_json::Value::Null;
     let is_short = eventually(|| {
         sink.signal("-USR1");

@@ -1,4 +1,4 @@
-//! `landau run spawn`: what it leaves behind when it is killed, and its ladder.
+//! `landau run spawn`: a killed run leaves nothing behind, and the ladder is shown.
 
 use crate::support::{LANDAU, Process, Ran, Room, eventually, processes_with};
 use landau_record::schema::Outcome;
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Sleepers of a run that is killed, as many as are created in a few hundred milliseconds.
+/// The number of sleepers of a killed run: as many as are created in a few hundred milliseconds.
 const SLEEPERS: usize = 1_500;
 
-/// Kills in this test; more with `LANDAU_SPAWN_KILLS`.
+/// Returns the number of kills in this test; `LANDAU_SPAWN_KILLS` sets another number.
 fn kills() -> u32 {
     std::env::var("LANDAU_SPAWN_KILLS").ok().map_or(3, |text| text.parse().unwrap())
 }
 
-/// Returns whether this host lets this process hold chosen pids, and says that the test is skipped if not; another
+/// Returns whether this host lets this process hold chosen pids; if not, prints that the test is skipped. Any other
 /// failure is a defect.
 fn is_supported() -> bool {
     let is_allowed = landau_sys::sleepers::is_allowed().unwrap();
@@ -24,14 +24,15 @@ fn is_supported() -> bool {
     is_allowed
 }
 
-/// The processes of a run: its sleepers and their parents, by their working directory, which is the test's own.
+/// Returns the number of processes of a run, its sleepers and their parents. They are found by their working directory,
+/// which only this test uses.
 fn left(folder: &Path) -> usize {
     let is_here = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder);
     processes_with("landau-fork-helper").iter().filter(|pid| is_here(pid)).count()
 }
 
-/// At whatever moment landau is killed, and whether or not its group is killed with it, nothing is left: the sleepers
-/// end with the first process of their namespace, and that with its parent.
+/// Nothing is left behind, no matter when landau is killed, and whether or not its group is killed too. The sleepers
+/// end with the first process of their namespace, and that process ends with its parent.
 #[test]
 fn no_sleeper_survives_a_kill() {
     if !is_supported() {
@@ -43,8 +44,8 @@ fn no_sleeper_survives_a_kill() {
         let image = ["shared", "executed"][kill as usize / 3 % 2];
         let settings =
             [format!("spawn.n={SLEEPERS}"), format!("spawn.parent={parent}"), format!("spawn.image={image}")];
-        // More passes than it lives to make: among thousands of other processes a look at all of them takes so long
-        // that it misses the few moments of a pass with enough sleepers.
+        // More passes than it can run before the kill. Among thousands of other processes, a scan takes so long that it
+        // may miss the short time in a pass with enough sleepers.
         let mut command = room.command(&["run", "spawn", "--passes", "200", "--output", "r", "--no-report", "--quiet"]);
         for setting in &settings {
             command.args(["--set", setting]);
@@ -60,7 +61,8 @@ fn no_sleeper_survives_a_kill() {
     }
 }
 
-/// The smoke study has the steps, so `landau show` and the page have the ladder; each step without sleepers is a fact.
+/// The smoke study includes the steps, so `landau show` and the page contain the ladder. Each step without sleepers is
+/// recorded as a fact.
 #[test]
 fn the_ladder_is_shown_and_drawn() {
     if !is_supported() {
@@ -96,7 +98,7 @@ fn without_pid_namespaces_every_case_is_skipped_with_the_setting() {
     assert!(ran.err.contains("user.max_pid_namespaces"), "{}", ran.err);
 }
 
-/// A control group with room for so many processes, where this user may create one.
+/// A control group with a limit on processes, if this user may create one.
 struct ControlGroup(PathBuf);
 
 impl ControlGroup {
@@ -105,9 +107,9 @@ impl ControlGroup {
         let create = |root: &str| {
             let folder = Path::new(root).join(&name);
             std::fs::create_dir(&folder).ok()?;
-            // It is removed from here on; a folder that was not made would be waited for.
+            // From here on the group is removed on drop. For a directory that was not created, drop would only wait.
             let group = Self(folder);
-            // Of version 1, the folder above those of the controllers is an ordinary one.
+            // In version 1 the directory above those of the controllers is an ordinary one.
             group.0.join("cgroup.procs").exists().then_some(())?;
             std::fs::write(group.0.join("pids.max"), pids_max.to_string()).ok()?;
             Some(group)
@@ -118,12 +120,12 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // It can be removed as soon as the kernel has let go of its last process.
+        // The group can be removed as soon as the kernel has released its last process.
         eventually(|| std::fs::remove_dir(&self.0).is_ok());
     }
 }
 
-/// The limit is met by the timed child, after the sleeper of its step: the curve ends there, and the pass succeeds.
+/// The timed child reaches the limit, after the sleeper of its step. The curve ends there, and the pass succeeds.
 #[test]
 fn the_limit_of_a_control_group_is_a_result() {
     if !is_supported() {
@@ -149,8 +151,8 @@ fn the_limit_of_a_control_group_is_a_result() {
     assert!(limit.raise.starts_with("raise pids.max"), "{limit:?}");
 }
 
-/// Counted under four kernels: until Linux 5.12 waiting for one child walks all of them, so that another step removes
-/// most there.
+/// The instructions were counted under four kernels. Until Linux 5.12, waiting for one child walks the list of all
+/// children, so a different step removes most of the cost there.
 #[test]
 fn the_ladders_of_four_kernels_are_side_by_side() {
     let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records/linux-kernels");

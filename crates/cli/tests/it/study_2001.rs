@@ -5,7 +5,7 @@ use landau_record::schema::{EndOutcome, Outcome};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The members of a pool, the server and the worker end with the run, however it ends.
+/// The members of a pool, the server and the worker end with the run, no matter how it ends.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_killed_run_leaves_no_server() {
@@ -24,7 +24,7 @@ fn a_killed_run_leaves_no_server() {
     assert!(eventually(|| servers().is_empty()), "a server outlived the run");
 }
 
-/// The members of a pool, threads, forked and executed children: whatever the server is, nothing outlives its run.
+/// No part of a server outlives its run, whether members of a pool, threads, or forked and executed children.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_server_of_any_architecture_ends_with_its_run() {
@@ -44,7 +44,8 @@ fn a_server_of_any_architecture_ends_with_its_run() {
     }
 }
 
-/// Runs a script in a new mount namespace, in which `small` is an empty folder; `None` if nothing can be mounted.
+/// Runs a script in a new mount namespace, in which `small` is an empty directory. Returns `None` if nothing can be
+/// mounted.
 #[cfg(target_os = "linux")]
 fn in_namespace(room: &Room, script: &str) -> Option<Ran> {
     if landau_sys::process::effective_user() != 0 {
@@ -59,7 +60,7 @@ fn in_namespace(room: &Room, script: &str) -> Option<Ran> {
     Some(Ran::of(room.other("unshare", &["-m", "sh", "-c", script]).output().unwrap()))
 }
 
-/// A file system without a free inode ends the curve with the exact n, and nothing is left in the folder.
+/// A file system without a free inode ends the curve at the exact n, and nothing is left in the directory.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_file_system_is_a_limit_of_files() {
@@ -76,12 +77,12 @@ fn a_full_file_system_is_a_limit_of_files() {
         let end = pass.end.as_ref().unwrap();
         assert_eq!(end.outcome, Outcome::Limit, "{end:?}");
         let limit = end.limit.as_ref().unwrap();
-        // The folder of the run, its lock and the directory of the files take inodes too.
+        // The scratch directory of the run, its lock and the directory of the files also use inodes.
         assert!(limit.call == "open" && limit.error == "ENOSPC" && (30..40).contains(&limit.n), "{limit:?}");
     }
 }
 
-/// Files that do not fit are not begun.
+/// A case whose files do not fit is not started.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_file_system_without_space_is_refused_by_files() {
@@ -96,7 +97,7 @@ fn a_file_system_without_space_is_refused_by_files() {
     assert!(!room.file("r").exists(), "a record of nothing");
 }
 
-/// Nothing is measured and no record is made where no file can be created.
+/// If no file can be created, nothing is measured and no record is written.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_read_only_folder_is_an_error_of_files() {
@@ -111,13 +112,13 @@ fn a_read_only_folder_is_an_error_of_files() {
     assert!(!room.file("r").exists(), "a record of nothing");
 }
 
-/// A file system is unmounted during the run: the passes after that fail and name the call, the record is whole, and
-/// the register still names the folder, which may come back with its file system.
+/// A file system is unmounted during the run. The later passes fail and name the call, and the record is complete. The
+/// register still lists the directory, which may reappear with its file system.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_vanished_mount_fails_the_passes_after_it() {
     let room = Room::new();
-    // The run has hundreds of passes to go when the first has ended.
+    // The run has hundreds of passes left when the first has ended.
     let script = format!(
         "mount -t tmpfs none small; {LANDAU} run files --study smoke --passes 500 --dir small --output r --no-report \
          --set files.order=file & pid=$!; \
@@ -137,14 +138,14 @@ fn a_vanished_mount_fails_the_passes_after_it() {
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
 }
 
-/// Another program fills the file system during the run: the passes after that end with the error of the call, at a
-/// limit or before their first file. The record is whole, and nothing but that program's file is left.
+/// Another program fills the file system during the run. The later passes end with the error of the call, at a limit or
+/// before their first file. The record is complete, and only that program's file is left.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_file_system_that_fills_up_ends_the_passes_after_it() {
     let room = Room::new();
-    // The run has hundreds of passes to go when the first has ended. A pass that ended otherwise than the first met the
-    // full file system. A shell without job control lets its background processes ignore SIGINT.
+    // The run has hundreds of passes left when the first has ended. A pass that ended differently from the first has
+    // encountered the full file system. A shell without job control makes its background processes ignore SIGINT.
     let script = format!(
         "mount -t tmpfs -o size=4m none small
          {LANDAU} run files --study smoke --passes 500 --set files.order=file --dir small --output r --no-report &
@@ -170,7 +171,8 @@ fn a_file_system_that_fills_up_ends_the_passes_after_it() {
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
 }
 
-/// A resumed run continues in the folder of the interrupted one, from wherever it is started, and refuses another.
+/// A resumed run continues in the directory of the interrupted one, no matter where it is started, and refuses another
+/// directory.
 #[test]
 fn a_resumed_run_of_files_stays_in_its_folder() {
     let room = Room::new();
@@ -183,7 +185,7 @@ fn a_resumed_run_of_files_stays_in_its_folder() {
     assert_eq!(ran.status, Some(2), "{ran:?}");
     let first = room.file("first").display().to_string();
     assert!(ran.err.contains("--dir other") && ran.err.contains(&first), "{}", ran.err);
-    // The run finds the folder unless it is elsewhere: without it there is nothing to continue in.
+    // Without that directory the run cannot be resumed.
     std::fs::rename(room.file("first"), room.file("gone")).unwrap();
     let ran = room.landau(&["run", "--resume", "r", "--passes", "2", "--no-report"]);
     assert!(ran.status == Some(2) && ran.err.contains(&first), "{ran:?}");
@@ -193,7 +195,7 @@ fn a_resumed_run_of_files_stays_in_its_folder() {
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
 }
 
-/// A path is bytes; those of a folder need not be text.
+/// A path consists of bytes, which need not be valid UTF-8.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_folder_whose_name_is_no_text_is_found_again() {
@@ -210,7 +212,7 @@ fn a_folder_whose_name_is_no_text_is_found_again() {
     assert_eq!(count_in(&folder), 0);
 }
 
-/// Starts a run that fills a directory for a long time, and returns it when the directory has names.
+/// Starts a run that fills a directory for a long time. Returns when the directory has entries.
 fn filling(room: &Room) -> Process {
     let words = ["run", "files", "--study", "smoke", "--set", "files.size=0B", "--set", "files.n=1000000"];
     let words = [&words[..], &["--set", "files.order=file", "--dir", "names", "--output", "r", "--no-report"]].concat();
@@ -241,7 +243,7 @@ fn an_interrupted_run_of_files_leaves_nothing() {
     assert_eq!(std::fs::read_to_string(room.file("state/landau/scratch")).unwrap(), "");
 }
 
-/// The next run anywhere names what a killed one has left; the next in the same place removes it.
+/// The next run anywhere names the leftovers of a killed run; the next run in the same place removes them.
 #[test]
 #[cfg(target_os = "linux")]
 fn what_a_killed_run_of_files_leaves_is_named_and_removed() {
@@ -265,7 +267,7 @@ fn what_a_killed_run_of_files_leaves_is_named_and_removed() {
     assert!(!elsewhere("last").err.contains("remove it with"), "a folder that is gone is named");
 }
 
-/// By default the files are in the folder in which the user is, whose file system is measured.
+/// By default the files are in the current directory, whose file system is measured.
 #[test]
 fn files_are_in_the_current_directory() {
     let room = Room::new();
@@ -279,7 +281,8 @@ fn files_are_in_the_current_directory() {
     assert_eq!((register.as_str(), room.leftovers().len()), ("", 0));
 }
 
-/// Each file system that this system can mount holds the files, and reads them back cold where it has a device.
+/// Each file system that this system can mount stores the files, and reads them back with a cold cache if it has a
+/// device.
 #[test]
 #[cfg(target_os = "linux")]
 fn every_file_system_holds_the_files() {
@@ -299,7 +302,7 @@ fn every_file_system_holds_the_files() {
             let end = pass.end.as_ref().unwrap();
             assert_eq!((end.outcome, end.steps), (Outcome::Done, 40), "{kind}: {end:?}");
             assert_eq!(end.facts.get("file_system").map(ToString::to_string).as_deref(), Some(kind));
-            // Only ext4 has block groups, and inodes that it does not use again for minutes.
+            // Only ext4 has block groups, and inodes that it does not reuse for minutes.
             let placement = end.facts.get("directory_placement").map(ToString::to_string);
             let is_spread = placement.is_some_and(|text| text.contains("chattr +T"));
             assert_eq!(is_spread, kind == "ext4", "{end:?}");
@@ -308,7 +311,7 @@ fn every_file_system_holds_the_files() {
     }
 }
 
-/// Every architecture serves connections that stay, too, and does the work of each request.
+/// Every architecture also serves persistent connections, and does the work of each request.
 #[test]
 #[cfg(target_os = "linux")]
 fn every_architecture_works_for_connections_that_stay() {
@@ -325,7 +328,7 @@ fn every_architecture_works_for_connections_that_stay() {
     }
 }
 
-/// An edge-triggered event loop that does not forget a readiness that it has used up would never sleep again.
+/// An edge-triggered event loop that does not clear a readiness that it has used up would never sleep again.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_idle_event_loop_sleeps() {
@@ -342,14 +345,14 @@ fn an_idle_event_loop_sleeps() {
         client.write_all(b"work\r\n").unwrap();
         client.read_exact(&mut [0; 14]).unwrap();
         let before_ns = time_of_ns(server.id()).unwrap();
-        // Long enough for a loop that spins to show; a busy machine only gives it less.
+        // Long enough to detect a spinning loop. A busy machine only gives the loop less CPU time.
         std::thread::sleep(std::time::Duration::from_millis(300));
         let used_ns = time_of_ns(server.id()).unwrap() - before_ns;
         assert!(used_ns < 20_000_000, "{backend}: {used_ns} ns while there was nothing to do");
     }
 }
 
-/// What a case times depends on its settings.
+/// The calls that a case times depend on its settings.
 #[test]
 #[cfg(target_os = "linux")]
 fn every_durability_has_its_calls() {

@@ -44,8 +44,9 @@ impl Room {
         command
     }
 
-    /// Returns a copy of the program with arguments, to be started in this directory by a user without rights; `None`,
-    /// which is said, where nobody can become somebody else. Others must be able to enter the directory.
+    /// Returns a copy of the program with arguments, to be started in this directory by an unprivileged user. Returns
+    /// `None`, and prints the reason, if this process cannot become another user. Other users must be able to enter the
+    /// directory.
     pub(crate) fn as_nobody(&self, words: &[&str]) -> Option<Command> {
         if !is_root() || Command::new("setpriv").arg("--version").output().is_err() {
             eprintln!("skipped: setpriv and root are needed to become somebody else");
@@ -58,12 +59,12 @@ impl Room {
         Some(self.other("setpriv", &[&user, words].concat()))
     }
 
-    /// Lets other users into this directory, with these rights.
+    /// Sets the permissions of this directory, so that other users can enter it.
     pub(crate) fn open(&self, mode: u32) {
         std::fs::set_permissions(self.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    /// Keeps what a program writes in this directory: its files and, of the user's state, the register of folders.
+    /// Makes a program write to this directory: its files and, of the user's state, the register of directories.
     fn enter(&self, command: &mut Command) {
         command.current_dir(self.path()).env("TMPDIR", self.path()).env("XDG_STATE_HOME", self.file("state"));
     }
@@ -95,9 +96,9 @@ impl Room {
 
 /// Returns the program with SIGINT, SIGHUP, SIGTERM and SIGQUIT at their defaults.
 ///
-/// A process started by `nohup` or in the background of a script ignores SIGINT or SIGHUP, its children inherit that,
-/// and the program rightly keeps ignoring them. Tests that send these signals must pass there too. `env` resets them
-/// and then becomes the program, so the process id is the program's.
+/// A process started by `nohup` or in the background of a script ignores SIGINT or SIGHUP. Its children inherit that,
+/// and the program correctly keeps ignoring them. Tests that send these signals must also pass in that environment.
+/// `env` resets the signals and then executes the program, so the process ID is that of the program.
 fn landau() -> Command {
     const RESET: &str = "--default-signal=INT,HUP,TERM,QUIT";
     static CAN_RESET: OnceLock<bool> = OnceLock::new();
@@ -113,14 +114,14 @@ fn landau() -> Command {
 
 /// Copies a file to `to` and makes it executable.
 ///
-/// A child copies it: another test may be starting a program at this moment, its child then holds what this process has
-/// open for writing, and the system refuses to execute such a file ("Text file busy").
+/// A child process makes the copy. Another test may be starting a program at the same time; its child would inherit a
+/// descriptor that this process has open for writing, and the kernel refuses to execute such a file ("Text file busy").
 pub(crate) fn install(from: impl AsRef<Path>, to: &Path) {
     let status = Command::new("install").args(["-m", "755"]).arg(from.as_ref()).arg(to).status();
     assert!(status.unwrap().success(), "install {} {}", from.as_ref().display(), to.display());
 }
 
-/// Whether the tests are run by root.
+/// Returns whether root runs the tests.
 pub(crate) fn is_root() -> bool {
     landau_sys::process::effective_user() == 0
 }
@@ -161,7 +162,7 @@ pub(crate) fn eventually(mut found: impl FnMut() -> bool) -> bool {
         if found() {
             return true;
         }
-        // The processor belongs to the process that is waited for.
+        // Yields the processor to the process that this loop waits for.
         std::thread::sleep(Duration::from_millis(2));
     }
     false

@@ -10,7 +10,8 @@ const DOCUMENT: &str = include_str!("../../../../docs/studies/then.md");
 /// The comment before a block with the articles of a record.
 const BLOCK: &str = "<!-- output of: landau show --articles ";
 
-/// The author's case keeps his parameters and has its runs, and the corrected one has the user's; only that is judged.
+/// The author's case keeps his parameters and number of runs. The corrected case has those of the user; only it is
+/// judged.
 #[test]
 fn both_methods_are_in_one_record() {
     let room = Room::new();
@@ -50,7 +51,7 @@ fn a_record_without_articles_is_refused() {
     assert!(ran.status == Some(2) && ran.err.contains("landau run --study then"), "{ran:?}");
 }
 
-/// Each record of the document, and the articles that the document has of it.
+/// Returns each record of the document, with the articles in the document about it.
 fn articles() -> Vec<(&'static str, &'static str)> {
     let block = |text: &'static str| {
         let (record, rest) = text.split_once(" -->\n\n```text\n").expect("a block follows its command");
@@ -63,13 +64,13 @@ fn path_of(record: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(record).display().to_string()
 }
 
-/// Returns the text between a heading and the next one of its rank.
+/// Returns the text between a heading and the next one of the same level.
 fn section(heading: &str) -> &'static str {
     let (_, rest) = DOCUMENT.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no section {heading}"));
     rest.split("\n## ").next().unwrap_or_default()
 }
 
-/// The words of a text that have a digit, without the punctuation around them.
+/// Returns the words of a text that contain a digit, without the surrounding punctuation.
 fn figures(text: &str) -> BTreeSet<&str> {
     let is_mark = |letter: char| "|*`,.;:()\"“”".contains(letter);
     let words = text.split_whitespace().map(|word| word.trim_matches(is_mark));
@@ -96,7 +97,7 @@ fn the_articles_of_the_document_are_those_of_its_records() {
     }
 }
 
-/// The prose before the articles has no figure of its own.
+/// The prose before the articles contains no figure that the articles lack.
 #[test]
 fn the_figures_of_the_document_are_in_its_articles() {
     let articles: Vec<&str> = articles().into_iter().map(|(_, article)| article).collect();

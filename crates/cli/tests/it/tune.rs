@@ -1,4 +1,4 @@
-//! `landau tune`: what would change, a trial and its end, whatever kills it, and what unprivileged users get.
+//! `landau tune`: plans, trials and how they end, including by a signal, and the answers for unprivileged users.
 
 use crate::support::{LANDAU, Process, Ran, Room, eventually, is_root};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Settings of a network namespace, far from their defaults.
+/// A profile of settings of a network namespace, with values far from their defaults.
 const PROFILE: &str = "[sysctl]\n\"net.core.somaxconn\" = 16\n\"net.ipv4.ip_local_port_range\" = \"20000 60000\"\n\
                        \"net.ipv4.tcp_fin_timeout\" = 31\n\"net.ipv4.tcp_max_syn_backlog\" = 64\n";
 
@@ -19,11 +19,11 @@ fn json(ran: &Ran) -> Value {
     serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
-/// Plants a sysctl below a folder.
+/// Creates a sysctl below a directory.
 fn plant(room: &Path, name: &str, value: &str) {
     let path = room.join("proc/sys").join(name.replace('.', "/"));
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    // As in /proc, nobody reads it half written.
+    // Renamed into place, so that no process reads a partial value, as in /proc.
     let written = room.join("planted");
     std::fs::write(&written, format!("{value}\n")).unwrap();
     std::fs::rename(written, path).unwrap();
@@ -46,7 +46,8 @@ fn a_plan_says_what_would_change_and_changes_nothing() {
     assert!(ran.status == Some(2) && ran.err.contains("seed-freebsd-2001"), "{ran:?}");
 }
 
-/// A trial of planted settings, which have no effect: both sides are recorded, the values restored, the journal gone.
+/// A trial of planted settings, which have no effect. Both sides are recorded, the values are restored, and the journal
+/// is removed.
 #[test]
 fn a_trial_restores_the_host_and_its_records_are_not_resumed() {
     let room = Room::new();
@@ -84,7 +85,7 @@ fn an_ablation_attributes_the_effect_to_each_setting() {
     let (dirty, swap) = (Some("vm.dirty_ratio"), Some("vm.swappiness"));
     let expected = [("all", None), ("without", dirty), ("alone", dirty), ("without", swap), ("alone", swap)];
     assert_eq!(parts, expected, "{answer}");
-    // Beside the whole profile, the sides of a comparison differ in its setting, and in no other.
+    // Except for the whole profile, the sides of a comparison differ only in its setting.
     for trial in trials {
         let side = room.record(trial["records"][1].as_str().unwrap()).header.side.unwrap();
         let differences: &[&str] = match trial["setting"].as_str() {
@@ -102,7 +103,7 @@ fn an_ablation_attributes_the_effect_to_each_setting() {
     }
 }
 
-/// Whatever ends a trial after its plan was made: the plan is the answer, with the reason, and the host is restored.
+/// Whatever ends a trial after its plan was made, the answer is the plan with the reason, and the host is restored.
 #[test]
 fn a_trial_that_cannot_run_answers_with_its_plan() {
     let room = Room::new();
@@ -123,7 +124,7 @@ fn a_trial_that_cannot_run_answers_with_its_plan() {
     }
 }
 
-/// Without `/proc` nothing is known: neither that settings have their defaults, nor that they have a profile's values.
+/// Without `/proc` it is not known whether settings have their defaults or the values of a profile.
 #[test]
 fn a_host_that_shows_nothing_is_not_said_to_have_its_defaults() {
     let room = Room::new();
@@ -150,7 +151,7 @@ fn runs_that_a_trial_cannot_make_are_refused() {
     }
 }
 
-/// What is set in a network namespace is seen by the passes of one side, and not by the host. Works for every user who
+/// The passes of one side see the settings of the network namespace; the host does not. This works for every user who
 /// may create a user namespace.
 #[test]
 fn settings_of_a_network_are_tried_in_a_namespace() {
@@ -169,8 +170,8 @@ fn settings_of_a_network_are_tried_in_a_namespace() {
     assert_eq!(std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap(), host);
 }
 
-/// What the passes of an ablation see: with the whole profile on one side, a setting is absent from the other; with a
-/// setting alone, so are the others.
+/// Checks the values that the passes of an ablation see. With the whole profile on one side, a setting is absent from
+/// the other. With a setting alone, the others are absent.
 #[test]
 fn an_ablation_sets_the_values_that_it_names() {
     let room = Room::new();
@@ -206,7 +207,7 @@ fn an_ablation_sets_the_values_that_it_names() {
     }
 }
 
-/// Without rights the plan is printed, and nothing happens; the answer is the exit status 2.
+/// Without privileges the plan is printed and nothing is changed; the exit status is 2.
 #[test]
 fn an_unprivileged_user_is_told_what_would_change() {
     let room = Room::new();
@@ -228,7 +229,7 @@ fn an_unprivileged_user_is_told_what_would_change() {
     let ran = nobody(&["keep", "own.toml", "--json"]);
     assert_eq!((ran.status, &json(&ran)["written"]), (Some(2), &false.into()), "{ran:?}");
     assert_eq!(nobody(&["status"]).status, Some(0));
-    // Whether root's folder, if an earlier trial has left it, holds a journal is for root to see.
+    // Only root can see whether root's directory, if an earlier trial left one, contains a journal.
     let ran = nobody(&["restore"]);
     let is_refused = ran.status == Some(2) && ran.err.contains("run this as root");
     assert!(if Path::new("/var/lib/landau/tune").exists() { is_refused } else { ran.status == Some(0) }, "{ran:?}");
@@ -274,7 +275,7 @@ fn a_profile_is_kept_whole_or_not_at_all() {
     assert_eq!(json(&Ran::of(keep))["written"], true);
 }
 
-/// What a dry run prints is what is written without it.
+/// The output of a dry run equals the files that are written without it.
 #[test]
 fn a_dry_run_prints_the_files_to_keep_and_writes_none() {
     let room = Room::new();
@@ -296,7 +297,7 @@ fn a_dry_run_prints_the_files_to_keep_and_writes_none() {
     assert!(again.out.contains("(unchanged;") && !again.out.contains("would be"), "{again:?}");
 }
 
-/// A network namespace whose sysctls stand for those of a host. Ends with the value.
+/// A network namespace whose sysctls represent those of a host. It ends when this value is dropped.
 struct Network(Process);
 
 impl Network {
@@ -318,14 +319,14 @@ impl Network {
         room.other("nsenter", &[&["-t", &target, "-n", "--"], words].concat())
     }
 
-    /// Every sysctl that can be read, but for those that change by themselves.
+    /// Returns all readable sysctls except those that change on their own.
     fn dump(&self, room: &Room) -> BTreeMap<String, String> {
         const COUNTERS: [&str; 14] = [
             "kernel/random/",
             "fs/file-nr",
             "fs/inode-",
             "fs/dentry-state",
-            // Another test may synchronize a file system.
+            // Another test may sync a file system.
             "fs/quota/",
             "kernel/ns_last_pid",
             "kernel/pty/nr",
@@ -350,16 +351,16 @@ impl Network {
     }
 }
 
-/// Returns a random duration below this one, another one in each run.
+/// Returns a random duration below `below`, different in each run.
 fn random_moment(below: Duration) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     let random = RandomState::new().hash_one(0) % u64::try_from(below.as_micros()).unwrap();
     Duration::from_micros(random)
 }
 
-/// At whatever moment a trial is killed, every sysctl gets its value back, by the guard. More kills:
+/// No matter when a trial is killed, the guard restores every sysctl. More kills:
 /// `LANDAU_TUNE_KILLS=100 cargo test --profile ci -p landau --test it tune -- --nocapture`. The sysctls are real ones,
-/// of a network namespace that stands for the host.
+/// in a network namespace that represents the host.
 #[test]
 fn a_killed_trial_restores_every_value() {
     let network = is_root().then(Network::create).flatten();
@@ -385,8 +386,8 @@ fn a_killed_trial_restores_every_value() {
             Process::spawn(command.stdout(Stdio::null()).stderr(Stdio::null())).unwrap()
         };
         let mut landau = start();
-        // Every fourth moment is before or while the journal is written; the others are among the passes. A trial is
-        // refused while the guard of the one before still writes to a slow disk.
+        // Every fourth kill is before or while the journal is written; the others are during the passes. A trial is
+        // refused while the guard of the previous one is still writing to a slow disk.
         if kill % 4 != 3 {
             let begun = eventually(|| {
                 if landau.try_wait().unwrap().is_some() {
@@ -407,8 +408,8 @@ fn a_killed_trial_restores_every_value() {
     println!("{kills} kills, {journaled} with a journal left: {} sysctls have their values", before.len());
 }
 
-/// A setting whose value is empty before the trial is empty after it, and of one of which the kernel makes something
-/// else nothing is left.
+/// A setting that is empty before the trial is empty after it. A setting whose value the kernel converts to another one
+/// is also restored.
 #[test]
 fn an_empty_value_and_one_that_the_kernel_changes_are_restored() {
     let Some(network) = is_root().then(Network::create).flatten() else {
@@ -431,7 +432,7 @@ fn an_empty_value_and_one_that_the_kernel_changes_are_restored() {
     }
 }
 
-/// A value that somebody else sets ends the trial and is kept; nobody says that the trial was killed.
+/// A value that another process sets ends the trial and is kept. No message says that the trial was killed.
 #[test]
 fn a_value_that_somebody_else_sets_during_a_trial_is_kept() {
     let room = Room::new();
@@ -444,7 +445,7 @@ fn a_value_that_somebody_else_sets_during_a_trial_is_kept() {
     let pid = landau.id();
     assert!(eventually(|| room.file("var/lib/landau/tune/journal.json").exists()), "no journal");
     let ended = std::thread::spawn(move || landau.wait_with_output().unwrap());
-    // The trial may write at the same time, so once is not enough.
+    // The trial may write at the same time, so a single write is not sufficient.
     assert!(
         eventually(|| {
             plant(room.path(), "vm.dirty_ratio", "30");
@@ -459,7 +460,8 @@ fn a_value_that_somebody_else_sets_during_a_trial_is_kept() {
     assert!(room.file("var/lib/landau/tune/journal.json").exists(), "the journal stays");
 }
 
-/// `--force` cannot restore a setting that is gone, as of a module that was unloaded: the answer says what can be done.
+/// `--force` cannot restore a setting that no longer exists, such as one of an unloaded module. The answer states what
+/// can be done.
 #[test]
 fn a_setting_that_is_gone_is_not_said_to_be_restored_by_force() {
     let room = Room::new();
@@ -472,7 +474,7 @@ fn a_setting_that_is_gone_is_not_said_to_be_restored_by_force() {
     assert!(!ran.out.contains("--force") && ran.out.contains("remove /var/lib/landau/tune/journal.json"), "{ran:?}");
 }
 
-/// The guard is killed, too: the next start says what is left, and `restore` undoes it.
+/// If the guard is killed too, the next start reports the remaining changes, and `restore` undoes them.
 #[test]
 fn what_a_killed_guard_leaves_is_named_and_restored() {
     let room = Room::new();

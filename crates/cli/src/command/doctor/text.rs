@@ -1,4 +1,4 @@
-//! The answer as text: the verdict first, then the limits, then what bends times.
+//! The answer as text: the verdict, then the limits, then the conditions that distort times.
 
 use crate::terminal::{self, bullet, labelled, wrapped};
 use landau_host::noise::Noise;
@@ -33,7 +33,7 @@ pub(super) fn render(report: &Report, long: bool) -> String {
     text
 }
 
-/// Appends the answer to one demand: the sentence, and if the size does not fit what to do.
+/// Appends the answer to one demand: the sentence and, if the size does not fit, the remedy.
 fn answered(text: &mut String, answer: &Answer, report: &Report) {
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{}", wrapped(&format!("{}.", answer.sentence), 0));
@@ -75,7 +75,7 @@ fn program(text: &mut String, process: &Process) {
     let _ = writeln!(text, "\n{}", wrapped(&sentence, 0));
     for listener in &process.listeners {
         let waiting = counted(listener.waiting, "connection waits", "connections wait");
-        // The kernel refuses when more than the backlog wait.
+        // The kernel refuses a connection only when the accept queue holds more than the backlog.
         let most = listener.backlog.map_or(String::new(), |most| format!(", at most {}", grouped(most + 1)));
         let dropped = counted_if_known(listener.drops, "packet of a handshake", "packets of handshakes");
         let dropped =
@@ -84,13 +84,13 @@ fn program(text: &mut String, process: &Process) {
     }
 }
 
-/// Returns the counters that have moved, as "`ListenDrops` 3".
+/// Returns the counters that are not 0, as "`ListenDrops` 3".
 fn moved(counters: &[Counter]) -> String {
     let moved = counters.iter().filter(|counter| counter.value > 0);
     moved.map(|counter| format!("{} {}", counter.name, grouped(counter.value))).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the mark of a row: it stops what is asked for, or bends it.
+/// Returns the mark of a row: × if its limit prevents the load asked for, ~ if it degrades it.
 fn mark(row: &Row, answers: &[Answer]) -> &'static str {
     let exceeded = |effect: Effect| {
         row.bounds.iter().filter(|bound| bound.effect == effect).any(|bound| {
@@ -115,7 +115,7 @@ fn limits(text: &mut String, report: &Report, long: bool) {
     let shown: Vec<&Row> =
         report.limits.iter().filter(|row| long || !row.bounds.is_empty() || !moved(&row.counters).is_empty()).collect();
     let columns = usize::from(terminal::layout().width);
-    // A cell that is longer than its share of a line is not padded for: it pushes the others on.
+    // A cell longer than its share of the line does not widen the column; it shifts the rest of its own line.
     let width = |of: &dyn Fn(&Row) -> String, most: usize| {
         shown.iter().map(|row| of(row).chars().count()).filter(|&len| len <= most).max().unwrap_or(0)
     };

@@ -1,4 +1,4 @@
-//! Explains a kernel that boots in the lab, where every instruction can be counted.
+//! Explains the costs of a kernel that boots in the lab, where every instruction can be counted.
 
 use super::Args;
 use crate::command::lab::run::own_program;
@@ -19,10 +19,10 @@ use landau_sys::signal::interrupted;
 use std::path::Path;
 use std::time::Duration;
 
-/// Passes of each case: where the first has a timer interrupt, the second has an undisturbed call.
+/// Passes of each case: a call that a timer interrupt disturbs in the first is undisturbed in the second.
 const PASSES: u32 = 2;
 
-/// How long a guest may be silent. The plugin makes it slower by half, and a long search for a port sends nothing.
+/// Longest silence of a guest. The plugin makes the guest slower by half, and a long search for a port sends nothing.
 const STALL_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Boots the kernel, writes the record with the explanations, and returns them.
@@ -72,7 +72,7 @@ pub(super) fn measure(args: &Args, kernel: &str, path: &Path, words: &[String]) 
     Ok(explained.explanations)
 }
 
-/// Prints the explanations; the status says whether they add up.
+/// Prints the explanations. The exit status reports whether they add up.
 pub(super) fn tell(args: &Args, explanations: &[Explanation], record: &Record) -> anyhow::Result<u8> {
     let text = if args.json {
         serde_json::to_string_pretty(explanations)?

@@ -1,7 +1,7 @@
-//! The rounds of `landau explain` on the running kernel: how many are made, by the clock.
+//! The rounds of `landau explain` on the running kernel. The elapsed time determines their number.
 //!
-//! How long a round takes is known only once some were made, and other programs change it. So the run is planned with
-//! the most rounds that a record may have, and ends between two rounds when the time is used.
+//! The duration of a round is known only after a few rounds, and other programs change it. The run is therefore planned
+//! with the maximum number of rounds of a record, and ends between two rounds when the time is used up.
 
 use crate::progress::Progress;
 use landau_engine::{Event, Observer};
@@ -10,47 +10,47 @@ use landau_record::{Error, Journal, Line, Writer};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// The least rounds: an interval of fewer is very wide.
+/// The minimum number of rounds: the confidence interval of fewer rounds is very wide.
 const LEAST: u32 = 5;
 
-/// The most rounds. The samples of a round, by call chain, take some 30 KB of memory.
+/// The maximum number of rounds. The samples of a round, by call chain, take about 30 KB of memory.
 const MOST: u64 = 10_000;
 
-/// The most calls of all recorded passes. Each takes 12 bytes of memory when the record is read.
+/// The maximum number of calls in all recorded passes. Each takes 12 bytes of memory when the record is read.
 const MOST_CALLS: u64 = 20_000_000;
 
-/// Returns the most rounds of which each has so many recorded calls.
+/// Returns the maximum number of rounds if each round records this many calls.
 pub(super) fn most(calls: u64) -> u32 {
     (MOST_CALLS / calls.max(1)).clamp(LEAST.into(), MOST) as u32
 }
 
-/// Returns whether another round is made after some that took so long together. The last one is that which ends nearest
-/// to the end of the time.
+/// Returns whether to run another round after `made` rounds that took `elapsed` in total. The last round is the one
+/// that ends nearest to `wanted`.
 fn goes_on(made: u32, elapsed: Duration, wanted: Duration) -> bool {
     made < LEAST || elapsed + elapsed / made / 2 < wanted
 }
 
 /// Follows the rounds of a run.
 pub(super) struct Rounds {
-    /// The recorded passes of a round.
+    /// The number of recorded passes in a round.
     cases: u32,
-    /// For how long rounds are made.
+    /// The total duration of the rounds.
     wanted: Duration,
     began: Instant,
-    /// Recorded passes that have ended, each with its profiled ones.
+    /// The number of recorded passes that have ended, each with its profiled passes.
     passes: Cell<u32>,
     is_over: Cell<bool>,
     has_failed: Cell<bool>,
 }
 
 impl Rounds {
-    /// Begins rounds of so many cases, for so long in all.
+    /// Starts rounds of `cases` cases each, for `wanted` in total.
     pub(super) fn new(cases: u32, wanted: Duration) -> Self {
         let (passes, is_over, has_failed) = (Cell::new(0), Cell::new(false), Cell::new(false));
         Self { cases, wanted, began: Instant::now(), passes, is_over, has_failed }
     }
 
-    /// Returns whether the run must end: the time is used, or a pass has failed.
+    /// Returns whether the run must end: the time is used up, or a pass has failed.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.get()
     }
@@ -60,7 +60,7 @@ impl Rounds {
         self.has_failed.get()
     }
 
-    /// Returns the number of rounds that were made.
+    /// Returns the number of complete rounds.
     pub(super) fn made(&self) -> u32 {
         self.passes.get() / self.cases.max(1)
     }
@@ -75,7 +75,7 @@ impl Rounds {
         }
     }
 
-    /// Returns how many passes are expected, and how long those that are left will take.
+    /// Returns the expected number of passes and the expected duration of the remaining ones.
     fn expected(&self) -> (u32, Option<Duration>) {
         let (passes, elapsed) = (self.passes.get(), self.began.elapsed());
         let least = LEAST * self.cases;
@@ -89,7 +89,7 @@ impl Rounds {
     }
 }
 
-/// Shows the progress of rounds whose number the clock decides.
+/// Shows the progress of rounds whose number depends on the elapsed time.
 pub(super) struct Shown<'a> {
     pub(super) rounds: &'a Rounds,
     pub(super) progress: Progress,
@@ -103,7 +103,7 @@ impl Observer for Shown<'_> {
         let (all, left) = self.rounds.expected();
         let pass_count = all as usize;
         match event {
-            // The plan has the most rounds, not those that are expected.
+            // The plan has the maximum number of rounds, not the expected number.
             Event::Started { .. } => self.progress.event(&Event::Started { pass_count }),
             Event::PassStarted { label, role, done, .. } => {
                 let shown = Event::PassStarted { label, role: *role, done: *done, of: pass_count, left };
@@ -118,12 +118,12 @@ impl Observer for Shown<'_> {
     }
 }
 
-/// A journal that keeps its lines until the number of rounds is known, which the first of them names.
+/// A journal that holds its lines back until the number of rounds is known, because the header contains it.
 #[derive(Default)]
 pub(super) struct Held(Vec<Line>);
 
 impl Held {
-    /// Writes the lines to a record of so many rounds.
+    /// Writes the lines to a record of `rounds` rounds.
     pub(super) fn write(self, rounds: u32, writer: &mut Writer) -> Result<(), Error> {
         for mut line in self.0 {
             if let Line::Header(header) = &mut line {
@@ -154,7 +154,7 @@ impl Journal for Held {
 mod tests {
     use super::*;
 
-    /// Guards against a number of rounds that caps the time that was asked for.
+    /// Guards against a limit on the rounds that ends the run before the requested time.
     #[test]
     fn rounds_are_made_until_the_time_is_used() {
         let made_in = |round_ms: u64, wanted_s: u64| {
@@ -163,7 +163,7 @@ mod tests {
         };
         assert_eq!(made_in(100, 12), 120);
         assert_eq!(made_in(80, 600), 7_500);
-        // Five at least, and the last one is that which ends nearest to the time.
+        // At least five rounds; the last one is the one that ends nearest to the time.
         assert_eq!((made_in(10_000, 12), made_in(3_000, 20), made_in(3_000, 19)), (5, 7, 6));
     }
 

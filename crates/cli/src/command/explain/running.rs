@@ -1,4 +1,4 @@
-//! Explains the running kernel, by samples of the worker's call chain.
+//! Explains the costs of the running kernel, from samples of the worker's call chain.
 
 use super::Args;
 use super::rounds::{self, Held, Rounds, Shown};
@@ -19,7 +19,7 @@ use landau_report::quantity::count;
 use landau_sys::signal::interrupted;
 use std::path::Path;
 
-/// Makes the passes, writes the record with the profiles, and returns them.
+/// Runs the passes, writes the record with the profiles, and returns the profiles.
 pub(super) fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Profile>> {
     let at = match args.at.as_slice() {
         [] => None,
@@ -47,7 +47,7 @@ pub(super) fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Res
     }
     check_reached(args, &plan)?;
     let mut collector = Collector::new(Sampler::calibrated()?, at)?;
-    // A record that cannot be written is found before anything is measured.
+    // Created before the measurement, so that an unwritable path is reported at once.
     let mut writer = Writer::create(path)?;
     let calls = plan.cases.iter().map(|planned| planned.case.n * planned.case.phases.len() as u64).sum();
     plan.pass_count = rounds::most(calls);
@@ -59,7 +59,7 @@ pub(super) fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Res
     profiles
 }
 
-/// Checks that a case has calls at the n that were asked for, others at each.
+/// Checks that a case reaches the requested values of n, with different calls for each value.
 fn check_reached(args: &Args, plan: &Plan) -> anyhow::Result<()> {
     let largest = plan.cases.iter().map(|planned| planned.case.n).max().unwrap_or(0);
     if let Some(beyond) = args.at.iter().find(|at| **at > largest) {
@@ -72,7 +72,7 @@ fn check_reached(args: &Args, plan: &Plan) -> anyhow::Result<()> {
     }
     let [low, high] = args.at[..] else { return Ok(()) };
     let reached = plan.cases.iter().map(|planned| planned.case.n).filter(|n| *n >= high);
-    // The calls that stand for a size are the fewest where the largest n is the smallest.
+    // The case with the smallest maximum n has the fewest calls around each value.
     let Some(largest) = reached.min() else { return Ok(()) };
     let (apart, half) = landau_profile::distances(largest);
     if high - low < apart {
@@ -85,7 +85,7 @@ fn check_reached(args: &Args, plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the rounds, and appends the profiles and the end to the record.
+/// Runs the rounds, and appends the profiles and the end to the record.
 fn profile(
     args: &Args,
     plan: &Plan,
@@ -95,7 +95,7 @@ fn profile(
     words: &[String],
 ) -> anyhow::Result<Vec<Profile>> {
     let rounds = Rounds::new(plan.cases.len() as u32, args.duration * plan.cases.len() as u32);
-    // It is over between two rounds only, so that no pass is interrupted.
+    // `is_over` becomes true only between two rounds, so that no pass is interrupted.
     let is_interrupted = || interrupted().is_some() || rounds.is_over();
     let session = Session {
         command: words,
@@ -132,7 +132,7 @@ fn profile(
     Ok(profiles)
 }
 
-/// Prints the profiles; the status says whether they add up.
+/// Prints the profiles. The exit status reports whether they add up.
 pub(super) fn tell(args: &Args, profiles: &[Profile], record: &Record) -> anyhow::Result<u8> {
     let text = if args.json {
         serde_json::to_string_pretty(profiles)?
@@ -152,7 +152,7 @@ pub(super) fn tell(args: &Args, profiles: &[Profile], record: &Record) -> anyhow
     Ok(code)
 }
 
-/// Returns the functions that certainly grow as sentences, each with a link to its source.
+/// Returns one sentence for each function that certainly grows, with a link to its source.
 fn bullets(profile: &Profile) -> String {
     let mut text = String::new();
     for function in profiled::growing(profile) {

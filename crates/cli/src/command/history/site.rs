@@ -11,8 +11,8 @@ use std::path::Path;
 /// The folders of a site.
 const FOLDERS: [&str; 3] = ["", "benchmark", "record"];
 
-/// Returns an error if the folder holds something other than a site, or the records themselves. A site that came with
-/// records from elsewhere may have links in it, through which files outside would be written.
+/// Returns an error if the output directory contains anything other than a site, or the records themselves. A site
+/// copied from elsewhere may contain symbolic links, through which files outside it would be overwritten.
 fn check_output(folder: &Path, output: &Path) -> anyhow::Result<()> {
     let within = FOLDERS.iter().flat_map(|name| [output.join(name), output.join(name).join(SITE_MARK)]);
     for place in within.skip(1) {
@@ -31,13 +31,13 @@ fn check_output(folder: &Path, output: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the site. A record's page that is there already is kept.
+/// Writes the site. An existing page of a record is kept.
 pub(super) fn write(collection: &Collection, folder: &Path, output: &Path) -> anyhow::Result<u8> {
     check_output(folder, output)?;
     for name in FOLDERS {
         let place = output.join(name);
         std::fs::create_dir_all(&place).with_context(|| format!("create {}", place.display()))?;
-        // Pages may have copies of large records beside them, which are not part of a collection.
+        // The mark excludes this directory from collections: large records are copied next to their pages.
         let mark = place.join(SITE_MARK);
         std::fs::write(&mark, "").with_context(|| format!("write {}", mark.display()))?;
     }
@@ -67,7 +67,7 @@ fn record_pages(collection: &Collection, folder: &Path, output: &Path) -> anyhow
         let place = output.join(&page);
         if !place.exists() {
             status::tell(&format!("page {} of {count}: {}", index + 1, plain(&entry.path)));
-            // The name of the page and not of the record, which another record may share.
+            // Named after the page, because several records may have the same file name.
             let stem = place.file_stem().map_or("record".into(), std::ffi::OsStr::to_string_lossy);
             report::write_named(&folder.join(&entry.path), format!("{stem}.landau.ndjson"), &place)?;
         }
@@ -77,8 +77,8 @@ fn record_pages(collection: &Collection, folder: &Path, output: &Path) -> anyhow
     Ok(rows)
 }
 
-/// Every trend that says something: costs, growth and limits over dates, costs over hosts and kernels where there are
-/// several.
+/// Returns all trends to show: costs, growth and limits over dates, and costs over hosts and over kernels where there
+/// are several.
 fn every_trend(collection: &Collection) -> Vec<Trend> {
     let cost = Quantity::Cost { n: None };
     let mut all = trends(collection, &[cost, Quantity::Growth, Quantity::Limit], Over::Dates);
@@ -86,7 +86,7 @@ fn every_trend(collection: &Collection) -> Vec<Trend> {
         let has_several = |one: &Trend| one.lines.iter().any(|line| line.points.len() > 1);
         all.extend(trends(collection, &[cost], over).into_iter().filter(has_several));
     }
-    // The sort is stable: a curve's trends stay in this order.
+    // The sort is stable: the trends of a curve keep this order.
     all.sort_by(|a, b| (&a.benchmark, &a.case, &a.phase).cmp(&(&b.benchmark, &b.case, &b.phase)));
     all
 }

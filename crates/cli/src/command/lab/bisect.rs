@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let mut search = Search::new(words.len());
     let mut names = words.clone();
     let mut kernels: Vec<Option<Kernel>> = vec![None; words.len()];
-    // A mistyped end is found before anything is booted.
+    // A typing error in an end of the series is reported before any kernel boots.
     for (flag, end) in [("--good", 0), ("--bad", words.len() - 1)] {
         let kernel = step.obtain(&words[end]).with_context(|| format!("{flag} {}", words[end]))?;
         names[end].clone_from(&kernel.name);
@@ -64,13 +64,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
             Ok(place) => place,
             Err(found) => break Ended::Found(found),
         };
-        // One between the ends that cannot be obtained is skipped like one that does not boot.
+        // A kernel between the ends that cannot be obtained is skipped, like one that does not boot.
         let kernel = kernels[place].take().map_or_else(|| step.obtain(&words[place]), Ok);
         let answer = kernel.and_then(|kernel| {
             names[place].clone_from(&kernel.name);
             step.test(&kernel)
         });
-        // The answer of a record that was cut short means nothing.
+        // The answer from a truncated record is meaningless.
         if interrupted().is_some() {
             break Ended::Interrupted(place);
         }
@@ -87,13 +87,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 /// How a search ended.
 #[derive(Debug)]
 enum Ended {
-    /// With a result.
+    /// With a result of the search.
     Found(Found),
-    /// The user interrupted it while this kernel was tested.
+    /// By an interrupt while this kernel was tested.
     Interrupted(usize),
 }
 
-/// A series of kernels and what its search showed.
+/// A series of kernels and the results of its search.
 #[derive(Debug)]
 struct Series<'a> {
     claim: &'a Claim,
@@ -103,7 +103,7 @@ struct Series<'a> {
 }
 
 impl Series<'_> {
-    /// Returns the result in words, and the exit status.
+    /// Returns the result as a sentence, and the exit status.
     fn sentence(&self) -> (String, u8) {
         let Self { claim, names, search, .. } = self;
         let answer = |place: usize| search.answer(place).map_or("not tested".to_owned(), answer_text);
@@ -150,7 +150,7 @@ impl Series<'_> {
     }
 }
 
-/// Reads the claim of a flag.
+/// Parses the claim of a flag.
 fn read_claim(text: &str) -> Result<Claim, String> {
     text.parse().map_err(|error: landau_claims::ParseError| error.in_line())
 }
@@ -163,7 +163,7 @@ pub(super) fn answer_text(answer: &Answer) -> String {
     }
 }
 
-/// The evidence of an answer, or the reason why there is none.
+/// Returns the evidence of an answer, or the reason why there is none.
 fn evidence(answer: &Answer) -> &str {
     match answer {
         Answer::Holds(why) | Answer::Fails(why) | Answer::Unknown(why) => why,
@@ -222,7 +222,7 @@ pub(crate) struct Test {
     machinery: Machinery,
 }
 
-/// The status that tells `git bisect run` to skip a commit.
+/// Exit status that makes `git bisect run` skip a commit.
 const UNTESTABLE: u8 = 125;
 
 pub(crate) fn test(args: &Test) -> anyhow::Result<u8> {
@@ -244,11 +244,11 @@ pub(crate) fn test(args: &Test) -> anyhow::Result<u8> {
         Answer::Unknown(_) => UNTESTABLE,
     };
     let text = format!("{}: {}", args.metric, answer_text(&answer));
-    // The status of any other command that fails would tell git that the commit is bad.
+    // With the exit status of an ordinary failure, git would consider the commit bad.
     status::answer(&text, status).or_else(|error| Ok(no_answer(&error)))
 }
 
-/// Prints why nothing can be tested, and returns the status that ends a bisection.
+/// Prints the error that prevents the test, and returns the exit status that ends a bisection.
 fn no_answer(error: &anyhow::Error) -> u8 {
     status::tell(&format!("landau: {error:#}"));
     status::NO_ANSWER
@@ -260,7 +260,8 @@ mod tests {
 
     use super::*;
 
-    /// Guards against Ctrl-C that discards the answers of hours, with the status of a command that could not run.
+    /// Guards against a Ctrl-C that discards hours of answers and exits with the status of a command that could not
+    /// run.
     #[test]
     fn an_interrupted_search_tells_its_answers() {
         let claim: Claim = "bind.instructions@1000 < 2000".parse().unwrap();

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A platform and whether it can be used; `None` if only a boot can tell.
+/// A platform and whether it is usable; `None` if only a boot can show that.
 struct Row {
     platform: &'static dyn Platform,
     usable: Option<bool>,
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// Returns what a boot showed, now or earlier.
+/// Returns the result of a test boot, made now or earlier.
 fn booted(
     args: &Args,
     platform: &dyn Platform,

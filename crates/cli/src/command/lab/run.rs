@@ -29,14 +29,15 @@ const EXACT_PASSES: u32 = 1;
 /// The seed if instructions are counted: equal command lines give equal records.
 const EXACT_SEED: u64 = 1;
 
-/// The help of `--passes`, which has another default here than in `landau run`.
+/// The help of `--passes`, whose default differs from that of `landau run`.
 const PASSES_HELP: &str = "Repeat each case (a benchmark with one set of parameter values) this many times, each time \
                            in a fresh process [default: smoke 1, quick 5, full 9; 1 on the platform exact]";
 
-/// The help of `--seed`, which has another default here than in `landau run`.
+/// The help of `--seed`, whose default differs from that of `landau run`.
 const SEED_HELP: &str = "Seed every random order [default: random, and stored in the record; 1 on the platform exact]";
 
-/// The help of `--append`, which has another effect on the platform gvisor; other commands do not use that platform.
+/// The help of `--append`, which has a different effect on the platform gvisor. Other commands do not use that
+/// platform.
 const APPEND_HELP: &str = "Append arguments to the command line of the kernel; on the platform gvisor, to that of \
                            runsc; for a disk image, to that of qemu";
 
@@ -176,18 +177,18 @@ fn pair(word: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
-/// Returns how many kernels run at a time: a timed run must have the machine to itself.
+/// Returns the number of kernels to run at a time. A timed run needs the machine to itself.
 fn parallel(platform: &dyn Platform) -> usize {
     if platform.unit() == Unit::Ns { 1 } else { landau_sys::system::processors().len().max(1) }
 }
 
-/// The path of this program, for the programs that read or start it.
+/// Returns a path of this program that other programs can read or start.
 pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
     Ok(landau_sys::process::this_program_for_others()?)
 }
 
-/// Returns the program of the guests, with a path that names the same file to every program: a name without a slash
-/// would be searched in `PATH` when it is started.
+/// Returns the absolute path of the program for the guests. A name without a slash would be searched for in `PATH` when
+/// it is started.
 fn program(args: &Args) -> anyhow::Result<PathBuf> {
     match &args.program {
         Some(path) => std::path::absolute(path).with_context(|| format!("--program {}", path.display())),
@@ -205,7 +206,7 @@ fn list_debian(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// Selects the platform and obtains every kernel before the first boots: an error in the last name must not appear
+/// Selects the platform and obtains every kernel before the first boots: an error in the last name must not be reported
 /// after an hour.
 fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
     let mut tell = |text: &str| {
@@ -265,7 +266,7 @@ fn page_of(args: &Args) -> Option<PathBuf> {
     (!args.no_report).then(|| args.report.clone().unwrap_or_else(|| args.output.join("lab.html")))
 }
 
-/// Writes the page of records, and prints them side by side.
+/// Writes the report of the records, and prints their results side by side.
 fn tell_of(args: &Args, paths: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> {
     if page.is_none() && args.quiet {
         return Ok(());

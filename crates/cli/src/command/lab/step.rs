@@ -48,7 +48,7 @@ pub(super) struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// Returns the test of a claim; a claim about no known benchmark, phase or setting is an error.
+    /// Returns the test of a claim. An unknown benchmark, phase or setting is an error.
     pub(super) fn new(claim: &Claim, machinery: &'a Machinery) -> anyhow::Result<Self> {
         let claim = resolved(claim)?;
         let names = vec![claim.subject.benchmark.clone()];
@@ -115,7 +115,7 @@ impl<'a> Step<'a> {
             resume: false,
             command: &[],
         };
-        // No results: the claim is about the samples.
+        // No results are written: the claim is checked against the samples.
         let close = |writer: &mut Writer, end| {
             writer.append(&Line::End(end)).and_then(|()| writer.flush()).map_err(|error| error.to_string())
         };
@@ -135,7 +135,7 @@ impl<'a> Step<'a> {
         Ok(answer)
     }
 
-    /// The answer of a record to the claim.
+    /// Returns the answer of a record to the claim.
     fn answer(&self, record: &Record) -> Answer {
         let analysis = Analysis::of(record);
         let source = claims::Source { analysis: &analysis, name: &record.path };
@@ -150,13 +150,13 @@ impl<'a> Step<'a> {
 }
 
 /// Returns the answer of a record that ends where the kernel stopped or the time limit expired. A claim without an n is
-/// about the whole curve, which that record does not have: it can refute the claim, but not show it.
+/// about the whole curve. Such a record lacks a part of the curve: it can refute the claim, but not confirm it.
 fn answer_of_unfinished(answer: Answer, claim: &Claim, why: impl Fn() -> String) -> Answer {
     let is_shown = matches!(answer, Answer::Holds(_)) && claim.n().is_some();
     if is_shown || matches!(answer, Answer::Fails(_)) { answer } else { Answer::Unknown(why()) }
 }
 
-/// The settings of the case that a resolved claim is about.
+/// Returns the settings of the case that a resolved claim is about.
 fn settings_of(claim: &Claim) -> Vec<String> {
     let benchmark = &claim.subject.benchmark;
     let n = claim.steps().map(|n| format!("{benchmark}.n={n}"));
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// Guards against a kernel that panics early and passes for a good one, because what it did until then was cheap.
+    /// Guards against a kernel that panics early but is considered good because its calls were cheap until then.
     #[test]
     fn an_unfinished_record_shows_no_claim_about_the_whole_curve() {
         let holds = || Answer::Holds("evidence".to_owned());

@@ -1,4 +1,4 @@
-//! The two sides of `landau run --against`: in what they differ, where they are recorded, and how they are planned.
+//! The two sides of `landau run --against`: their differences, their records and their plans.
 
 use crate::options::benchmark_of;
 use anyhow::{Context, bail, ensure};
@@ -38,7 +38,7 @@ pub(crate) struct Against {
     pub(super) tuning: Option<Tuning>,
 }
 
-/// What `landau tune try` changes for the new side.
+/// The changes that `landau tune try` makes for the new side.
 #[derive(Debug, Clone)]
 pub(crate) struct Tuning {
     /// The profile.
@@ -47,7 +47,7 @@ pub(crate) struct Tuning {
     pub(crate) differences: Vec<String>,
 }
 
-/// In what the new side differs from the base.
+/// The differences between the new side and the base.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Differences {
     settings: Vec<String>,
@@ -56,11 +56,11 @@ pub(crate) struct Differences {
 }
 
 impl Against {
-    /// Returns in what the sides differ; none if the run has one side.
+    /// Returns the differences between the sides; `None` if the run has only one side.
     ///
     /// # Errors
     ///
-    /// Fails on a word that is no difference.
+    /// Fails on a word that is not a valid difference.
     pub(crate) fn differences(&self) -> anyhow::Result<Option<Differences>> {
         if self.tuning.is_some() {
             return Ok(Some(Differences::default()));
@@ -123,7 +123,7 @@ impl Differences {
         self.settings.iter().filter_map(|setting| setting.split_once('=')).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Checks that the parameters exist, of benchmarks that run.
+    /// Checks that the parameters exist and belong to benchmarks that run.
     fn check(&self, request: &Request) -> anyhow::Result<()> {
         let of_cases = request.cases.iter().map(|case| benchmark_of(case).to_owned());
         let names: Vec<String> = request.names.iter().cloned().chain(of_cases).collect();
@@ -153,8 +153,8 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Plans the sides of a run: one, or two that are paired. The host is switched over for a moment, to be described as
-/// the new side will find it; by `external` if there is one, else by the user's commands.
+/// Plans the sides of a run: one, or two that are paired. The host is briefly switched, so that it is described as the
+/// new side will find it. `external` switches it if present, otherwise the user's commands do.
 pub(crate) fn plan(
     args: &super::Args,
     request: &Request,
@@ -181,7 +181,7 @@ pub(crate) fn plan(
         switch.turn_on(&is_interrupted)?;
         switched = describe_host(args.cpu)?.0;
         switch.turn_off()?;
-        // Both sides are timed by one clock.
+        // Both sides are timed by the same clock.
         switched.clock = host.clock.clone();
     }
     let mut of_new = Request { varied: differences.varied(), ..request.clone() };
@@ -225,22 +225,22 @@ fn side(args: &Against, role: Role, run: &str, other: &Path) -> Side {
     }
 }
 
-/// The end of a record's name.
+/// The suffixes of a record's name.
 const SUFFIXES: [&str; 2] = [".landau.ndjson", ".ndjson"];
 
-/// Returns the path of a side's record: the role comes before the end of the name, `run.base.landau.ndjson`.
+/// Returns the path of a side's record, with the role before the suffix: `run.base.landau.ndjson`.
 pub(crate) fn path_of(output: &Path, role: Role) -> PathBuf {
     with_word(output, role.name())
 }
 
-/// Returns the path with a word before the end of the name: `run.alone-x.landau.ndjson`.
+/// Returns the path with a word before the suffix: `run.alone-x.landau.ndjson`.
 pub(crate) fn with_word(output: &Path, word: &str) -> PathBuf {
     let name = output.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     let (stem, suffix) = split(&name);
     output.with_file_name(format!("{stem}.{word}{suffix}"))
 }
 
-/// Returns the path that the records of both sides have in common: the inverse of [`path_of`].
+/// Returns the path from which the paths of both sides are derived: the inverse of [`path_of`].
 pub(crate) fn common_path(base: &Path) -> PathBuf {
     let name = base.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     let (stem, suffix) = split(&name);
@@ -252,7 +252,7 @@ fn split(name: &str) -> (&str, &str) {
     found.unwrap_or((name, ""))
 }
 
-/// Reads the record of a run, or those of both its sides, the base first.
+/// Reads the record of a run, or those of both sides, the base first.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<(PathBuf, Record)>> {
     let record = Record::read(path)?;
     let Some(side) = record.header.side.clone() else { return Ok(vec![(path.to_owned(), record)]) };

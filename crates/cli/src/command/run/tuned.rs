@@ -1,4 +1,4 @@
-//! A run for `landau tune try`: two sides, between which the trial changes the host.
+//! A run for `landau tune try`, with two sides; the trial changes the host between them.
 
 use super::against::Tuning;
 use super::{Args, report_of, start};
@@ -12,7 +12,7 @@ use landau_report::Analysis;
 use landau_report::compared::Compared;
 use std::path::{Path, PathBuf};
 
-/// A comparison, where it was recorded, and how it ended.
+/// A comparison, the paths of its records, and how the run ended.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) paths: Vec<PathBuf>,
@@ -28,7 +28,7 @@ pub(crate) struct Measured {
 ///
 /// # Errors
 ///
-/// Fails if they are not those of a run that a trial can make.
+/// Fails if they do not describe a run that a trial supports.
 pub(crate) fn parse(words: &[String]) -> anyhow::Result<Args> {
     let first = words.first().map_or("", String::as_str);
     ensure!(
@@ -39,7 +39,7 @@ pub(crate) fn parse(words: &[String]) -> anyhow::Result<Args> {
     let all = std::iter::once("landau").chain(words.iter().map(String::as_str));
     let parsed = parser().try_get_matches_from(all).and_then(|found| Landau::from_arg_matches(&found));
     let found = parsed.map_err(|error| {
-        // Without the usage and the hint, which are those of another command line.
+        // The usage and the hint are removed: they refer to a different command line.
         let text = error.render().to_string();
         let what = text.split("\n\nUsage:").next().unwrap_or_default().trim_start_matches("error: ").trim_end();
         let what = if error.use_stderr() { what } else { "--help and --version are no run" };
@@ -55,7 +55,7 @@ pub(crate) fn parse(words: &[String]) -> anyhow::Result<Args> {
 }
 
 impl Args {
-    /// Returns where the records of a run that [`parse`] returned are written.
+    /// Returns the output path of a run that [`parse`] returned.
     pub(crate) fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(""))
     }
@@ -65,7 +65,7 @@ impl Args {
 ///
 /// # Errors
 ///
-/// Fails if the run does, or the host cannot be changed.
+/// Fails if the run fails or the host cannot be changed.
 pub(crate) fn measure(
     args: &mut Args,
     output: PathBuf,

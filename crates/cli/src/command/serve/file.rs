@@ -9,7 +9,7 @@ use std::path::Path;
 /// The key of the positional argument.
 const ROOT: &str = "root";
 
-/// Flags that are about the file itself.
+/// Flags that are not keys: those about the file itself, and help.
 const NO_KEYS: [&str; 3] = ["config", "check", "help"];
 
 /// Returns the parser of the command's arguments, without the command's name before them.
@@ -24,8 +24,8 @@ fn keys() -> Vec<String> {
     flags.map(str::to_owned).chain([ROOT.to_owned()]).collect()
 }
 
-/// Reads a file, and returns its rules with the arguments in which its keys are taken into account. Everything that is
-/// wrong with it is in the error, each on a line.
+/// Reads a configuration file. Returns the arguments, merged with its keys, and its rules. The error lists everything
+/// that is wrong with the file, one problem per line.
 pub(super) fn read(path: &Path) -> anyhow::Result<(Args, LiveRules)> {
     let read = LiveRules::read(path, &keys(), |settings| settings.iter().filter_map(problem).collect());
     let rules = read.map_err(|problems| anyhow::anyhow!("{}", problems.join("\nlandau: ")))?;
@@ -33,8 +33,8 @@ pub(super) fn read(path: &Path) -> anyhow::Result<(Args, LiveRules)> {
     Ok((args, rules))
 }
 
-/// Returns an error about the settings with its place: the file, and the line and the key if the setting is in it and
-/// not overridden.
+/// Returns an error about the settings with its location: the file and, if the setting is in it and not overridden, the
+/// line and the key.
 pub(super) fn placed(path: &Path, settings: &[Setting], error: &anyhow::Error) -> String {
     let (text, own) = (format!("{error:#}"), parser().try_get_matches_from(own_words()).ok());
     let in_file = |key: &str| {
@@ -51,7 +51,7 @@ pub(super) fn placed(path: &Path, settings: &[Setting], error: &anyhow::Error) -
     format!("{file}:{}", setting.problem(reason))
 }
 
-/// Returns the words of this process's command line that follow `serve`.
+/// Returns the arguments of this process that follow `serve`.
 fn own_words() -> Vec<OsString> {
     std::env::args_os().skip_while(|word| word != "serve").skip(1).collect()
 }
@@ -68,7 +68,7 @@ fn words(setting: &Setting) -> impl Iterator<Item = OsString> {
     })
 }
 
-/// Returns what is wrong with a setting by itself, in the words of the flag's parser.
+/// Returns what is wrong with a single setting, in the words of the flag's parser.
 fn problem(setting: &Setting) -> Option<Problem> {
     let flag = parser().get_arguments().find(|arg| arg.get_long() == Some(&setting.key)).cloned();
     let wants_list = flag.as_ref().is_none_or(|flag| matches!(flag.get_action(), ArgAction::Append));
@@ -87,7 +87,7 @@ fn problem(setting: &Setting) -> Option<Problem> {
     if let Some(flag) = without_value.filter(|_| setting.occurrences.iter().any(Vec::is_empty)) {
         return Some(setting.problem(format!("true is not a value of this key: {}", values(&flag))));
     }
-    // Whether the directory is missing is none of this key's business.
+    // A directory is added, so that this key does not report that it is missing.
     let mut all: Vec<OsString> = words(setting).collect();
     if setting.key != ROOT {
         all.push(".".into());
@@ -98,7 +98,7 @@ fn problem(setting: &Setting) -> Option<Problem> {
     Some(setting.problem(first.trim_start_matches("error: ").replace(&format!("'--{} ", setting.key), "'")))
 }
 
-/// Returns which values a flag takes, in the words of its parser if that has any.
+/// Returns the values that a flag accepts, in the words of its parser if it has any.
 fn values(flag: &clap::Arg) -> String {
     let refused = parser().try_get_matches_from([format!("--{}=true", flag.get_long().unwrap_or_default())]);
     let text = refused.err().map(|error| error.to_string()).unwrap_or_default();
@@ -110,10 +110,10 @@ fn values(flag: &clap::Arg) -> String {
     format!("expected {}", names.collect::<Vec<_>>().join(" and "))
 }
 
-/// Returns the arguments of the settings and of the command line, which overrides them.
+/// Merges the settings with the arguments of the command line, which take precedence.
 fn merged(settings: &[Setting], own: Vec<OsString>) -> anyhow::Result<Args> {
     let given = parser().try_get_matches_from(own.clone())?;
-    // In front, for behind `--` everything is a directory.
+    // The settings come first: after `--` every word is a directory.
     let of_file = settings.iter().filter(|setting| !is_given(&given, &setting.key));
     let mut all: Vec<OsString> = of_file.flat_map(words).collect();
     all.extend(own);
@@ -125,7 +125,7 @@ fn merged(settings: &[Setting], own: Vec<OsString>) -> anyhow::Result<Args> {
     Ok(args)
 }
 
-/// Returns whether the command line has the flag of this key.
+/// Returns whether the command line contains the flag of this key.
 fn is_given(given: &ArgMatches, key: &str) -> bool {
     given.value_source(&key.replace('-', "_")) == Some(clap::parser::ValueSource::CommandLine)
 }
@@ -146,7 +146,7 @@ mod tests {
         merged(&settings(text), line.split_whitespace().map(OsString::from).collect()).unwrap()
     }
 
-    /// A flag without a key, or a key that is not read, would be missing here.
+    /// Guards against a flag without a key, and against a key that is not read.
     #[test]
     fn every_flag_has_its_key() {
         for flag in parser().get_arguments().filter(|arg| !arg.is_positional()) {
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// It had no effect, so `symlinks = false` followed links.
+    /// Such a key once had no effect, so `symlinks = false` followed links.
     #[test]
     fn a_key_that_needs_a_value_takes_no_other() {
         for text in ["symlinks = false", "head-timeout = false", "workers = []"] {
@@ -176,7 +176,7 @@ mod tests {
         assert!(settings("no-listings = false").iter().all(|one| problem(one).is_none()));
     }
 
-    /// The word that followed was taken: "invalid value '.'".
+    /// The word that followed was once taken as the value: "invalid value '.'".
     #[test]
     fn true_is_no_value_of_a_flag_that_takes_one() {
         for (key, values) in [
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(problem(&settings("index = ['index.html', 'index.htm']\n")[0]), None);
     }
 
-    /// Returns a value that a flag takes.
+    /// Returns a value that a flag accepts.
     fn value_of(name: &str) -> String {
         let is_taken = |value: &str| {
             let words = [format!("--{name}={value}"), ".".to_owned()];

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The signals that the server acts on: those of nginx. The upgrade in place is refused.
+/// The signals that the server handles: those of nginx. The upgrade signal is handled only to refuse it.
 const SIGNALS: &[ServiceSignal] = &[
     ServiceSignal::Terminate,
     ServiceSignal::Finish,
@@ -19,7 +19,7 @@ const SIGNALS: &[ServiceSignal] = &[
     ServiceSignal::Upgrade,
 ];
 
-/// Those of a supervisor.
+/// The signals that a supervisor handles.
 const SUPERVISOR_SIGNALS: &[ServiceSignal] = &[
     ServiceSignal::Terminate,
     ServiceSignal::Finish,
@@ -30,11 +30,11 @@ const SUPERVISOR_SIGNALS: &[ServiceSignal] = &[
     ServiceSignal::Alarm,
 ];
 
-/// Two signals within this time count as one: a shell or a service manager that ends a group may signal a process
-/// twice.
+/// Two signals within this time count as one: a shell or a service manager that terminates a process group may signal a
+/// process twice.
 const ONE_SIGNAL: Duration = Duration::from_millis(200);
 
-/// What the command line says besides the server's configuration.
+/// The settings of the command line that are not part of the server's configuration.
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) root: PathBuf,
@@ -43,7 +43,7 @@ pub(super) struct Start {
     pub(super) is_json: bool,
 }
 
-/// A server that listens.
+/// A listening server.
 struct Ready {
     addresses: Vec<Listen>,
     metrics: Option<Listen>,
@@ -54,7 +54,7 @@ struct Ready {
 
 /// Serves in this process.
 pub(super) fn alone(start: &Start, mut config: Config) -> anyhow::Result<u8> {
-    // Before any thread exists: all of them must block the signals.
+    // Called before any thread exists, because all threads must block the signals.
     let signals = ServiceSignals::block(SIGNALS);
     start.keep_reader(&mut config);
     let notifier = Notifier::from_environment();
@@ -83,7 +83,7 @@ pub(super) fn supervised(start: Start, config: Config, processes: usize) -> anyh
     let of_process = start.clone();
     let run = move |process| work(&of_process, process);
     let mut supervisor = match Supervisor::start(config, start.user.clone(), processes, run) {
-        // The process has said why.
+        // The process has reported the reason.
         Err(Error::ProcessEnded) => return Ok(status::COULD_NOT_RUN),
         started => started?,
     };
@@ -131,14 +131,14 @@ fn try_work(start: &Start, mut process: Process) -> anyhow::Result<()> {
     process.tell_ready(&server);
     let remote = server.remote();
     std::thread::Builder::new().name("supervisor".to_owned()).spawn(move || process.obey(&remote))?;
-    // The service manager hears of the supervisor alone.
+    // Only the supervisor notifies the service manager.
     let who = format!("worker process {}: ", std::process::id());
     handle_signals(signals, &server, Notifier::default(), start.drain_timeout, who)?;
     server.join()?;
     Ok(())
 }
 
-/// Starts a thread that acts on signals for as long as the process lives.
+/// Starts a thread that handles signals until the process exits.
 fn handle_signals(
     signals: ServiceSignals,
     server: &Server,
@@ -156,12 +156,12 @@ fn handle_signals(
     Ok(())
 }
 
-/// Turns signals into commands, with what the operator and the service manager are told.
+/// Converts signals to commands, and informs the operator and the service manager.
 struct Handler {
     notifier: Notifier,
     drain_timeout: Duration,
     ending_since: Option<Instant>,
-    /// Precedes messages: which process it is, if there are several.
+    /// Prefix of messages; it names the process if there are several.
     who: String,
 }
 
@@ -204,9 +204,9 @@ impl Handler {
 }
 
 impl Start {
-    /// Lets a process that keeps its user read the certificates and the rules again, if the server switches to another
-    /// user: that one need not be able to read keys. Where it cannot start, the user must be able to read them. To be
-    /// called before any thread exists.
+    /// Starts a process that stays privileged and rereads the certificates and the rules, if the server switches to
+    /// another user. That user then does not need permission to read the keys; if the process cannot start, it does.
+    /// Call this before any thread exists.
     fn keep_reader(&self, config: &mut Config) {
         let has_files = !config.tls.is_empty() || config.rules.is_some();
         let root = landau_sys::process::effective_user();
@@ -217,12 +217,13 @@ impl Start {
         }
     }
 
-    /// Tells what a program or a user needs to know once the server listens.
+    /// Prints the addresses and settings of a listening server, as JSON or as text.
     fn announce(&self, ready: &Ready) -> anyhow::Result<()> {
         if self.is_json { status::print(&self.json(ready).to_string()) } else { self.print_banner(ready) }
     }
 
-    /// Returns it for a program that starts the server. An address is `ADDRESS:PORT`, `unix:PATH` or `fd:NUMBER`.
+    /// Returns the announcement as JSON, for a program that starts the server. An address is `ADDRESS:PORT`,
+    /// `unix:PATH` or `fd:NUMBER`.
     fn json(&self, ready: &Ready) -> serde_json::Value {
         let place = |address: &Listen| {
             let (place, is_tls) = address.address();

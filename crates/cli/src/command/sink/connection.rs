@@ -1,4 +1,4 @@
-//! The flags of the sinks that have no profile file: what happens to connections.
+//! Flags for the behaviour of connections, of the sinks that have no profile file.
 
 use landau_mail::sink::conduct::{Conduct, Cut, Latency, Pieces};
 use landau_units::{duration_in, size_in};

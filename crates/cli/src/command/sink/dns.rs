@@ -67,7 +67,7 @@ pub(crate) struct Args {
     common: Common,
 }
 
-/// The most domains and sites.
+/// The maximum number of domains and of sites.
 const MOST: i64 = 10_000_000;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {

@@ -1,4 +1,4 @@
-//! What all sinks have in common on the command line: addresses, the report of readiness, signals, counters.
+//! The parts of the command line that all sinks share: addresses, the report of readiness, signals, counters.
 
 use crate::status;
 use anyhow::Context;
@@ -26,11 +26,11 @@ pub(crate) struct Common {
     json: bool,
 }
 
-/// What ends a sink, and what makes it report.
+/// The signals that end a sink or make it print its counters.
 const SIGNALS: &[ServiceSignal] = &[ServiceSignal::Terminate, ServiceSignal::Report];
 
 impl Common {
-    /// Returns the configuration for some addresses.
+    /// Returns the configuration for the given addresses.
     pub(crate) fn config(&self, listen: &[Listen], default: &str) -> anyhow::Result<Config> {
         let listen = if listen.is_empty() { vec![default.parse()?] } else { listen.to_vec() };
         let mut config = Config::new(listen);
@@ -54,7 +54,7 @@ impl Common {
         let watch = move || {
             loop {
                 match signals.wait() {
-                    // A closed standard output is no reason to end.
+                    // A closed standard output does not end the sink.
                     ServiceSignal::Report => drop(print_totals(&watched.totals(), json)),
                     _ => return watched.end(),
                 }

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     common: Common,
 }
 
-/// Parses a host name, which must not end a reply.
+/// Parses a host name. It is sent in replies, and must not contain the end of a line.
 fn host_name(text: &str) -> Result<String, String> {
     let is_label = |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if text.len() <= 255 && text.split('.').all(is_label) {

@@ -1,8 +1,9 @@
-//! The guard of a trial on the host: a process that outlives the trial, and restores the host if it was killed.
+//! The guard of a trial on the host: a process that outlives the trial, and restores the host if the trial was killed.
 //!
-//! The trial holds the other end of the guard's standard input, and says there that it has restored what it could. If
-//! it is killed the kernel closes it without a word, and the guard undoes what the journal has. If the guard is killed
-//! too the journal stays, and the next start of `landau run` or `landau tune` says so.
+//! The trial holds the write end of the pipe that is the guard's standard input. It writes a message there after it has
+//! restored what it could. If the trial is killed, the kernel closes the pipe without that message, and the guard
+//! undoes the changes in the journal. If the guard is killed too, the journal remains, and the next start of
+//! `landau run` or `landau tune` reports it.
 
 use super::Common;
 use crate::status;
@@ -13,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// What a trial says that has restored the host itself.
+/// The message of a trial that has restored the host itself.
 const ENDED: &[u8] = b"ended";
 
 #[derive(Debug, clap::Args)]
@@ -34,23 +35,24 @@ impl Guard {
         if let Some(root) = root {
             command.arg("--root").arg(std::path::absolute(root)?);
         }
-        // A group of its own: Ctrl-C at the terminal must not reach it, nor whatever kills the group of the trial.
+        // A separate process group: neither Ctrl-C at the terminal nor a signal to the group of the trial must reach
+        // the guard.
         command.process_group(0).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null());
         Ok(Self(command.spawn().context("start the guard of the trial")?))
     }
 }
 
 impl Guard {
-    /// Says that the trial has restored what it could, and has told what it could not.
+    /// Informs the guard that the trial has restored what it could, and has reported what it could not.
     pub(super) fn end(&mut self) {
-        // A guard that was killed has nothing to do either.
+        // If the guard was killed, there is nothing to do.
         let _ = self.0.stdin.as_mut().map(|stdin| stdin.write_all(ENDED));
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Its standard input ends; it finds no journal, or restores what is left.
+        // The guard reads the end of its standard input. It finds no journal, or restores what is left.
         drop(self.0.stdin.take());
         let _ = self.0.wait();
     }
@@ -58,7 +60,7 @@ impl Drop for Guard {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<u8> {
     let mut said = Vec::new();
-    // An error is an end, too.
+    // A read error counts as the end of the input.
     let _ = std::io::stdin().read_to_end(&mut said);
     if said == ENDED {
         return Ok(status::DONE);

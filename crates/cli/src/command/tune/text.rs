@@ -1,11 +1,11 @@
-//! The answers as text.
+//! The answers of `landau tune` as text.
 
 use crate::terminal::{bullet, labelled, wrapped};
 use landau_report::tuned::{Answer, Effect, Trial};
 use landau_tune::{Change, Journaled, Kept, Place, Plan, Status};
 use std::fmt::Write;
 
-/// Says what a trial that was killed has left.
+/// Returns the message about the settings that a killed trial has left changed.
 pub(super) fn left(left: &Journaled) -> String {
     let names: Vec<&str> = left.entries.iter().map(|entry| entry.name.as_str()).collect();
     format!(

@@ -1,7 +1,7 @@
 //! `landau tune try`: measures the host with and without a profile, in turn, and restores it.
 //!
-//! What belongs to a network namespace is set in one, which ends with this process. The rest is set on the host, only
-//! if the user says so, after a journal was written and a guard started.
+//! Settings of a network namespace are set in a new namespace, which ends with this process. The others are set on the
+//! host, and only with `--on-host`, after a guard was started and a journal written.
 
 use super::guard::Guard;
 use super::{Common, text};
@@ -48,13 +48,13 @@ pub(super) struct Args {
     run: Vec<String>,
 }
 
-/// What a trial changes, and where.
+/// The changes of a trial, by where they are made.
 struct Scope {
     /// In a network namespace.
     local: Vec<Change>,
     /// On the host.
     global: Vec<Change>,
-    /// What is not tried, and why.
+    /// The settings that are not tried, with the reasons.
     left_out: Vec<LeftOut>,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
             status::answer(&text, if is_done { status::DONE } else { status::FAILED })
         }
         Err(error) if status::is_closed_pipe(&error) => Err(error),
-        // Whatever failed, the answer is what the trial would have changed.
+        // After any failure, the answer is the plan of the trial.
         Err(error) => {
             let why = format!("{error:#}");
             status::tell(&format!("landau: {why}"));
@@ -88,7 +88,7 @@ fn refused_json(plan: &Plan, why: &str) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&answer)?)
 }
 
-/// Makes the trial of a plan, and restores the host.
+/// Runs the trial of a plan, and restores the host.
 fn attempt(args: &Args, words: &[String], root: &Root, plan: &Plan, mut request: run::Args) -> anyhow::Result<Answer> {
     if let Some(left) = landau_tune::left(root)? {
         status::tell(&text::left(&left));
@@ -104,7 +104,7 @@ fn attempt(args: &Args, words: &[String], root: &Root, plan: &Plan, mut request:
     let tried = scope.tried();
     let settings = |changes: &[Change]| changes.iter().map(setting).collect::<Vec<Setting>>();
     let global = settings(&scope.global);
-    // Dropped after the trial, whose journal it waits for.
+    // Dropped after the trial, because the guard reads the journal of the trial.
     let mut guard = if global.is_empty() { None } else { Some(Guard::start(args.common.root.as_deref())?) };
     let journal = (!global.is_empty()).then(|| Journal::open(root, &plan.profile, Trial::entries(&global)));
     let journal = journal.transpose()?;
@@ -158,7 +158,7 @@ impl Scope {
                 }
                 (Place::Nowhere, _) => change.obstacle.clone().unwrap_or_default(),
                 (_, false) => "it belongs to the host; --on-host tries it there, as root".to_owned(),
-                // A namespace does not have these files, or only to read.
+                // In a namespace these files do not exist or are read-only.
                 (_, true) if has_namespace && change.name.starts_with("net.") => {
                     "it cannot be set from the network namespace of this trial; --on-host --host-network tries all \
                      settings on the host"
@@ -203,7 +203,7 @@ impl Scope {
     }
 }
 
-/// Enters a network namespace in which the sysctls have the values that they have on the host.
+/// Enters a network namespace in which the sysctls have the same values as on the host.
 fn enter_namespace(changes: &[Change]) -> anyhow::Result<()> {
     let network = || std::fs::read_link("/proc/self/ns/net").context("read /proc/self/ns/net");
     let names: Vec<String> = OF_A_NETWORK.iter().map(|&name| name.to_owned()).collect();
@@ -221,7 +221,7 @@ fn enter_namespace(changes: &[Change]) -> anyhow::Result<()> {
             unlike.insert(name, error);
         }
     }
-    // One may have been refused for another that came later.
+    // A value may have been refused because of another one that was set later; try again.
     unlike.retain(|name, error| {
         std::fs::write(sysctl::path(name), &host[*name]).map_err(|again| *error = again).is_err()
     });
@@ -233,10 +233,10 @@ fn enter_namespace(changes: &[Change]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A comparison of a trial: which settings are on in the base, and which in the new side.
+/// A comparison of a trial: the settings that are active in the base and in the new side.
 struct Sides {
     part: Part,
-    /// The place of the setting that it is about.
+    /// The index of the setting that is removed or tried alone.
     setting: Option<usize>,
     base: Vec<bool>,
     new: Vec<bool>,
@@ -246,7 +246,7 @@ struct Sides {
 fn sides(count: usize, ablate: bool) -> Vec<Sides> {
     let (none, all) = (vec![false; count], vec![true; count]);
     let mut found = vec![Sides { part: Part::All, setting: None, base: none.clone(), new: all.clone() }];
-    // One setting is the whole.
+    // A single setting is the whole profile.
     for place in (0..count).filter(|_| ablate && count > 1) {
         let mut without = all.clone();
         without[place] = false;
@@ -280,7 +280,7 @@ fn refused(error: &landau_tune::Error) -> landau_engine::Error {
     landau_engine::Error::Switch { flag: "landau tune", command: "try".to_owned(), reason: error.to_string() }
 }
 
-/// The comparisons that were made, whether they are complete, and the page.
+/// The comparisons, whether they are complete, and the page.
 type Made = (Vec<tuned::Trial>, bool, Option<PathBuf>);
 
 fn measure(
