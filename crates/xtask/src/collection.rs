@@ -1,6 +1,7 @@
 //! Collections of records for measurements and tests.
 //!
-//! The records are a small one of the tree with other times, seeds and checksums, so each has to be read and verified.
+//! They are copies of a small record of the tree with different times, seeds and checksums, so each must be read and
+//! verified.
 
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
@@ -8,10 +9,10 @@ use landau_record::{Record, chain};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The record that they are made from.
+/// The record that is copied.
 const MODEL: &str = "docs/records/schema-3.landau.ndjson";
 
-/// Writes records that differ in their times and seeds; returns their size in bytes.
+/// Writes records that differ in their times and seeds. Returns their total size in bytes.
 pub(crate) fn write(folder: &Path, records: usize) -> Result<usize> {
     let bodies = bodies()?;
     let mut bytes = 0;
@@ -27,8 +28,8 @@ pub(crate) fn write(folder: &Path, records: usize) -> Result<usize> {
     Ok(bytes)
 }
 
-/// Writes a record whose names and host end an HTML element or an attribute, and a file that is no record, into a new
-/// folder below `folder`. Their scripts set `hit`.
+/// Writes a record whose names and host close an HTML element or attribute, and a file that is not a record, to a new
+/// directory below `folder`. Their scripts set `hit`.
 pub(crate) fn write_hostile(folder: &Path) -> Result<()> {
     const MARKUP: &str = "</script><script>hit=1</script><img src=hit onerror='hit=1'>\"'&";
     let quoted = serde_json::to_string(MARKUP).context("write a text")?;
@@ -44,7 +45,7 @@ pub(crate) fn write_hostile(folder: &Path) -> Result<()> {
         .context("write a hostile record")
 }
 
-/// The lines of the model without their checksums.
+/// Returns the lines of the model without their checksums.
 fn bodies() -> Result<Vec<String>> {
     let model = workspace::read(MODEL)?;
     let bodies: Vec<String> = model.lines().filter_map(chain::detach).map(|(body, _)| body).collect();
@@ -52,12 +53,12 @@ fn bodies() -> Result<Vec<String>> {
     Ok(bodies)
 }
 
-/// The lines with another time and seed in the header, and their checksums.
+/// Returns the lines with a different time and seed in the header, and with their checksums.
 fn record(bodies: &[String], started: &str, seed: usize) -> Result<String> {
     let (head, rest) = bodies.split_first().context("the record is empty")?;
     let mut header: serde_json::Value = serde_json::from_str(head).context("parse the header")?;
     (header["started"], header["seed"]) = (started.into(), seed.into());
-    // The kind must stay the first member, which a map of sorted members does not promise.
+    // The kind must remain the first member, which a map with sorted members does not guarantee.
     let mut members = header.as_object().cloned().context("the header is no object")?;
     let kind = members.remove("kind").context("the header has no kind")?;
     let mut body = format!("{{\"kind\":{kind}");

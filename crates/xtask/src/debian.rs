@@ -1,7 +1,8 @@
-//! Packages of Debian without installing them: fetched by its own client from the host's sources, unpacked privately.
+//! Debian packages, used without installing them: apt-get fetches them from the host's sources, and they are unpacked
+//! to a private directory.
 //!
-//! The client gets a state of its own below the folder, so it needs no privilege, finds what is newest, and the host
-//! stays as it is.
+//! The client keeps a separate state below the folder. It therefore needs no privileges, finds the newest versions, and
+//! does not change the host.
 
 use crate::program::{self, Program};
 use anyhow::{Context, Result, bail};
@@ -9,18 +10,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A package as the client describes it.
+/// A package, as described by the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Package {
     pub(crate) name: String,
-    /// As Debian writes it.
+    /// The version in Debian's format.
     pub(crate) version: String,
-    /// What it cannot run without: groups of names of which one will do.
+    /// The dependencies: groups of alternative names, one of which is sufficient.
     depends: Vec<Vec<String>>,
 }
 
 impl Package {
-    /// From the paragraph that `apt-cache show` prints.
+    /// Parses the paragraph that `apt-cache show` prints.
     fn parse(text: &str) -> Option<Self> {
         let field = |name: &str| {
             let mut lines = text.lines().take_while(|line| !line.is_empty());
@@ -34,26 +35,27 @@ impl Package {
         })
     }
 
-    /// Major and minor number of what was packaged.
+    /// Returns the major and minor numbers of the upstream version.
     pub(crate) fn release(&self) -> Option<(u32, u32)> {
         let mut numbers = self.version.split(['.', '+', '-', '~']).map(str::parse);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     }
 }
 
-/// A dependency's name without its version and architecture.
+/// Returns the name of a dependency without its version and architecture.
 fn bare(dependency: &str) -> Option<String> {
     let name = dependency.split([' ', '(', ':', '[']).find(|word| !word.is_empty())?;
     Some(name.to_owned())
 }
 
-/// Debian's client with a state of its own.
+/// Debian's package client with a separate state.
 pub(crate) struct Client {
     folder: PathBuf,
 }
 
 impl Client {
-    /// A client that keeps its lists in the folder, which are brought up to date; an error if this is no Debian.
+    /// Creates a client that keeps its package lists in the folder, and updates the lists. Fails if the host is not a
+    /// Debian system.
     pub(crate) fn new(folder: &Path) -> Result<Self> {
         if let Some(name) = ["apt-get", "apt-cache", "dpkg-deb"].iter().find(|name| program::find(name).is_none()) {
             bail!("there is no `{name}`: this is no Debian");
@@ -76,16 +78,16 @@ impl Client {
         ])
     }
 
-    /// What there is to know of a package; nothing if there is none of this name.
+    /// Returns the description of a package; `None` if there is none with this name.
     pub(crate) fn show(&self, name: &str) -> Option<Package> {
         let text = self.apt("apt-cache").args(["show", "--no-all-versions", name]).text().ok()?;
         Package::parse(&text).filter(|package| package.name == name)
     }
 
-    /// Fetches packages and unpacks them over one another into a folder.
+    /// Fetches packages and unpacks all of them into the same directory.
     pub(crate) fn unpack(&self, names: &BTreeSet<String>, into: &Path) -> Result<()> {
         let packages = self.folder.join("packages");
-        // An earlier call may have failed before it unpacked what it had fetched.
+        // An earlier call may have failed between fetching and unpacking.
         remove_files(&packages)?;
         let download = self.apt("apt-get").args(["--quiet=2", "download"]).args(names);
         download.within(&packages).run().context("fetch Debian packages")?;
@@ -98,7 +100,7 @@ impl Client {
     }
 }
 
-/// Removes the files of a folder.
+/// Removes the files in a directory.
 fn remove_files(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
         let path = entry.with_context(|| format!("list {}", folder.display()))?.path();
@@ -107,14 +109,14 @@ fn remove_files(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The packages that the host has.
+/// Returns the packages that are installed on the host.
 pub(crate) fn installed() -> Result<BTreeSet<String>> {
     let text = Program::new("dpkg-query").args(["-W", "-f", "${db:Status-Status} ${Package}\\n"]).text()?;
     Ok(text.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect())
 }
 
-/// The packages with all that they need to run: parts of the toolchain in any case, else libraries that the host
-/// lacks. What builds need beside them (a C compiler, headers) was needed to build this program.
+/// Returns the packages with their run-time dependencies: parts of the toolchain in any case, and libraries that the
+/// host lacks. Further build dependencies (a C compiler, headers) were already needed to build this program.
 pub(crate) fn closure(
     roots: &[&str],
     installed: &BTreeSet<String>,
@@ -149,7 +151,7 @@ mod unit {
         Depends: libc6 (>= 2.34), libgit2-1.5:any (>= 1.5.0), rustc-web (= 1.96), gcc | clang | c-compiler\n\
         Description: x\n\nPackage: other\nVersion: 2.0\n";
 
-    /// Guards against packages of one server that are unpacked into the next.
+    /// Guards against packages of one server that are unpacked into the directory of the next.
     #[test]
     fn what_an_earlier_call_has_fetched_is_removed() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Postfix, Exim and OpenSMTPD from Debian's packages, to test and compare `landau mail` with.
+//! Postfix, Exim and OpenSMTPD from Debian's packages, for tests of `landau mail` and comparisons with it.
 //!
 //! Their packages are unpacked into `target/mail-servers`, one directory each. Nothing is installed.
 
@@ -19,8 +19,9 @@ use std::process::Command;
 pub(crate) const SERVERS: [(&str, &[&str]); 3] =
     [("postfix", &["postfix"]), ("exim", &["exim4-daemon-light", "exim4-base"]), ("opensmtpd", &["opensmtpd"])];
 
-/// Returns the directory with a directory for each server. Fetches those that are missing with apt-get, and all of them
-/// if the host was upgraded since: a server runs with the host's libraries, and brings those that the host lacked.
+/// Returns the directory that contains a directory for each server. Fetches missing servers with apt-get, and all of
+/// them if the host has been upgraded: a server uses the host's libraries, and includes only those that the host
+/// lacked.
 pub(crate) fn prepare() -> Result<PathBuf> {
     let folder = workspace::target()?.join("mail-servers");
     let (stamp, host) = (folder.join("host"), host()?);
@@ -58,7 +59,8 @@ fn remove(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Moves directories such as `lib` below `usr`, as on the host: there `lib` is a link, which a directory would hide.
+/// Moves directories such as `lib` below `usr`, as on the host. There `lib` is a symbolic link, which a directory would
+/// hide.
 fn merge_usr(root: &Path) -> Result<()> {
     for name in ["bin", "lib", "lib64", "sbin"] {
         let from = root.join(name);

@@ -1,6 +1,6 @@
 //! The chores of the project, `cargo xtask …`: generating, checking, testing and measuring Landau itself.
 //!
-//! Users never need it. Each chore is a file in `chore/`; the modules beside this file are shared.
+//! Users never need it. Each chore is a file in `chore/`; the modules next to this file are shared.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "chores report on the terminal")]
 
 mod chore;

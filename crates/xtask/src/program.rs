@@ -12,18 +12,18 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long a watched program may take.
+/// Time limits of a watched program.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// In total: longer than all tests take.
+    /// The total time; longer than all tests take.
     total: Duration,
-    /// For the last lines, once the program has ended while another process holds its standard output.
+    /// The time for the last lines, after the program has ended while another process keeps its standard output open.
     last_lines: Duration,
 }
 
 const PATIENCE: Patience = Patience { total: Duration::from_secs(90 * 60), last_lines: Duration::from_secs(10) };
 
-/// The time between two looks at a watched program that prints nothing.
+/// The polling interval for a watched program that prints nothing.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// A program with its arguments.
@@ -45,7 +45,7 @@ impl Program {
     /// Returns a cargo, given its path.
     pub(crate) fn cargo_at(path: impl AsRef<OsStr>) -> Self {
         let mut cargo = Self::new(path);
-        // cargo set these for the package xtask; they would be wrong for the packages that it builds next.
+        // cargo has set these for the package xtask; they would be wrong for the packages that are built next.
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
                 cargo.0.env_remove(name);
@@ -120,10 +120,11 @@ impl Program {
         Ok((output.status, text(output.stdout), text(output.stderr)))
     }
 
-    /// Runs it, shows those lines of its standard output for which `shows` returns true as they come, and returns its
-    /// exit status and all lines. After 90 minutes the program is killed, which is said, with its process group.
+    /// Runs it and returns its exit status and all lines of its standard output. Lines for which `shows` returns true
+    /// are printed as they arrive. After 90 minutes the program is killed with its process group, and a message is
+    /// printed.
     pub(crate) fn watch(self, shows: impl FnMut(&str) -> bool) -> Result<(ExitStatus, Vec<String>)> {
-        // A group of its own is not reached by Ctrl-C at the terminal.
+        // The child's separate process group does not receive Ctrl-C from the terminal.
         catch_interrupts();
         self.watch_for(PATIENCE, shows)
     }
@@ -139,7 +140,7 @@ impl Program {
         let arriving = lines_of(&mut child).with_context(|| format!("read from `{words}`"))?;
         let (began, mut last, mut lines) = (Instant::now(), Instant::now(), Vec::new());
         loop {
-            // Whatever ends this function early kills the group.
+            // Any early return from this function kills the group.
             not_interrupted(&words)?;
             if began.elapsed() >= patience.total {
                 let minutes = patience.total.as_secs() / 60;
@@ -182,7 +183,7 @@ fn lines_of(child: &mut Child) -> Result<Receiver<String>> {
     Ok(lines)
 }
 
-/// Returns an error if this process was told to end.
+/// Returns an error if this process was interrupted by a signal.
 fn not_interrupted(words: &str) -> Result<()> {
     interrupted().map_or(Ok(()), |signal| bail!("`{words}` was interrupted by {signal}"))
 }
@@ -211,7 +212,7 @@ mod tests {
         Program::new("sh").args(["-c", script])
     }
 
-    /// Returns whether a process runs; one that was killed may not have been reaped yet.
+    /// Returns whether a process runs. A killed process may still be a zombie, which does not count.
     fn runs(pid: &str) -> bool {
         let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         !(state.is_empty() || state.contains(") Z "))
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!((status.code(), &lines, &asked), (Some(3), &vec!["a".to_owned(), "b".to_owned()], &lines));
     }
 
-    /// Guards against a test that hangs, and the job of CI with it.
+    /// Guards against a hanging test that makes the CI job hang.
     #[test]
     fn a_program_that_does_not_end_is_killed_with_its_group() {
         let patience = Patience { total: Duration::from_secs(1), last_lines: LONG };
@@ -246,7 +247,7 @@ mod tests {
         assert_ends(&lines[0]);
     }
 
-    /// Guards against a server that a test has left, which holds the output for as long as it lives.
+    /// Guards against a server left behind by a test, which keeps the output open as long as it runs.
     #[test]
     fn a_process_that_is_left_does_not_hold_up_the_end() {
         let patience = Patience { total: LONG, last_lines: Duration::from_millis(300) };

@@ -15,7 +15,7 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Starts one with the arguments of `landau`; returns when it listens.
+    /// Starts `landau` with these arguments. Returns when it is listening.
     pub(crate) fn start(landau: &mut Command, arguments: &[&str]) -> Result<Self> {
         let command = landau.args(arguments).arg("--json").stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = OwnedChild::spawn(command).context("start landau")?;
@@ -26,12 +26,12 @@ impl Sink {
         Ok(Self { child, output, port: port.with_context(|| format!("the sink printed no address: {ready}"))? })
     }
 
-    /// Returns its process.
+    /// Returns the process id.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns a counter as it is now.
+    /// Returns the current value of a counter.
     pub(crate) fn count(&mut self, name: &str) -> Result<u64> {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-USR1", &pid]).status().context("start kill")?;
@@ -48,7 +48,7 @@ fn line(output: &mut BufReader<ChildStdout>) -> Result<Value> {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = terminate(self.child.id());
         let _ = self.child.wait();
     }

@@ -35,7 +35,7 @@ pub(crate) fn metadata() -> Result<Value> {
     serde_json::from_str(&text).context("parse what cargo metadata printed")
 }
 
-/// Builds the program as users do, and returns its path. If `LANDAU_PROGRAM` names a program, returns that.
+/// Builds the program as users build it, and returns its path. If `LANDAU_PROGRAM` names a program, returns that.
 pub(crate) fn landau() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os("LANDAU_PROGRAM") {
         return Ok(program.into());
@@ -46,8 +46,8 @@ pub(crate) fn landau() -> Result<PathBuf> {
 
 /// Builds the program and every test in the profile `ci`, and returns the path of the program.
 ///
-/// One command for both: built by itself, the program would have other features in its dependencies, and these would be
-/// compiled twice.
+/// Both are built by one command: built separately, the program would enable different features of its dependencies,
+/// which would then be compiled twice.
 pub(crate) fn tested_landau() -> Result<PathBuf> {
     Program::cargo().args(["test", "--workspace", "--profile", "ci", "--no-run", "--quiet"]).run()?;
     Ok(target()?.join("ci/landau"))

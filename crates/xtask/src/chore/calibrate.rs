@@ -1,7 +1,7 @@
-//! `calibrate`: measures how often a verdict is right, on synthetic series of known truth, and checks the targets.
+//! `calibrate`: measures how often verdicts on synthetic series of known truth are correct, and checks the targets.
 //!
-//! `calibrate --write` puts the table into METHODOLOGY.md. Its caption is the command; `tidy` checks that it is the one
-//! below.
+//! `calibrate --write` writes the table to METHODOLOGY.md. Its caption is the command; `tidy` checks that it matches
+//! the constants below.
 
 use crate::program::Program;
 use crate::workspace;
@@ -12,24 +12,25 @@ use landau_stats::promises::{Promises, promises};
 use landau_stats::shares::{Share, turned_by_chance};
 use landau_stats::tail_calibration::{self, TailTally};
 
-/// Series of each truth, noise and length of the published table.
+/// The number of series for each truth, noise and length in the published table.
 const TRIALS: usize = 6;
-/// Seed of its first series.
+/// The seed of the first series of that table.
 const SEED: u64 = 2026;
-/// Passes of a quick study, and those of the full one that are added to every fourth series.
+/// The number of passes of a quick study, and of those of the full study that are added to every fourth series.
 const PASSES: usize = 5;
 const MORE_PASSES: usize = 4;
 
-/// What a row must reach, in percent: the smallest share of right verdicts and rivals, the largest of wrong ones.
+/// The target of a row, in percent: the minimum share of correct verdicts and rivals, and the maximum share of wrong
+/// ones.
 #[derive(Clone, Copy)]
 struct Target {
     good: f64,
     wrong: f64,
 }
 
-/// The rows without a target of their own.
+/// The target of the rows without a separate one.
 const TARGET: Target = Target { good: 97.0, wrong: 1.0 };
-/// The rows whose share of right verdicts is not a target: within five passes a change so near the margin is often not
+/// The rows whose share of correct verdicts has no target: in five passes, a change so near the margin is often not
 /// resolved.
 const OPEN_ROWS: [&str; 5] = [
     "rise within the margin",
@@ -38,48 +39,49 @@ const OPEN_ROWS: [&str; 5] = [
     "fall beyond the margin",
     "near the margin",
 ];
-/// The rows that miss their target, with the shares that they keep: METHODOLOGY.md says why.
+/// The rows that miss their target, with the shares that they must reach instead. METHODOLOGY.md explains why.
 const KNOWN: &[(&str, Target)] = &[
     ("outside", Target { good: 98.0, ..TARGET }),
     ("mixture", Target { good: 73.0, ..TARGET }),
     ("mixture, long stays", Target { good: 5.0, ..TARGET }),
 ];
-/// What else is missed in the published table, and is not excused for other trials and seeds: in a row of 96 series one
-/// is already more than 1%.
+/// Further misses that are excused in the published table, but not with other trials and seeds: in a row of 96 series,
+/// one series is already more than 1%.
 const OF_TABLE: Excused = Excused {
     rows: &[("rise beyond the margin", Target { good: 0.0, wrong: 1.1 }), ("root", Target { wrong: 1.1, ..TARGET })],
     turned: 2,
     tails: &[("×3, tail ×3", 64.0)],
     tail_coverage_max: COVERAGE.1,
 };
-/// What is excused besides the known misses.
+/// Misses that are excused in addition to the known ones.
 struct Excused {
     rows: &'static [(&'static str, Target)],
-    /// Verdicts that turn wrong with more passes, beyond those that are mended.
+    /// The maximum excess of verdicts that become wrong with more passes over those that become correct.
     turned: usize,
-    /// The rows of 99th percentiles whose intervals hold the truth less often, with the share that they keep.
+    /// The rows of 99th percentiles whose intervals contain the truth less often, with the share that they must reach.
     tails: &'static [(&'static str, f64)],
-    /// The largest share over all rows of 99th percentiles.
+    /// The maximum share over all rows of 99th percentiles.
     tail_coverage_max: f64,
 }
-/// Nothing.
+/// Excuses nothing.
 const NOTHING: Excused = Excused { rows: &[], turned: 0, tails: &[], tail_coverage_max: COVERAGE.1 };
-/// Shapes outside the dictionary that are flagged, in percent.
+/// The minimum share of shapes outside the dictionary that are flagged, in percent.
 const FLAGGED: f64 = 99.0;
-/// Largest share of flat truths called growing, falling or varying, and of curves with a false recurring outlier, in
-/// percent.
+/// Maximum share of flat truths that are called growing, falling or varying, and of curves with a false recurring
+/// outlier, in percent.
 const FALSE_MAX: f64 = 1.0;
-/// Limits of the share of the intervals of the growth that hold the truth, over all, in percent.
+/// Limits of the share of growth intervals that contain the truth, over all rows, in percent.
 const COVERAGE: (f64, f64) = (87.0, 93.0);
 
-/// The 99th percentiles that change much, and the smallest share of them that must be said to change, in percent.
+/// The 99th percentiles that change much, and the minimum share of them that must be reported as changed, in percent.
 const FOUND: (&[&str], f64) = (&["flat, tail ×2", "flat, tail ×3", "flat, tail ×2 by a step", "×3, tail ×3"], 60.0);
-/// Smallest share of the intervals of a row of 99th percentiles that hold the truth, in percent: a row has few series.
+/// Minimum share of the intervals of a row of 99th percentiles that contain the truth, in percent. It is low because a
+/// row has few series.
 const ROW_COVERAGE_MIN: f64 = 75.0;
 
-/// Series of each truth near the margin, noise and length, whose promised passes are made.
+/// The number of series for each truth near the margin, noise and length whose promised passes are run.
 const PROMISE_TRIALS: usize = 20;
-/// Smallest share of the promises of further passes that are kept.
+/// Minimum share of the promises of further passes that are kept.
 const KEPT_MIN: f64 = 0.8;
 
 const DOCUMENT: &str = "METHODOLOGY.md";
@@ -111,7 +113,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<bool> {
-    // It fits thousands of curves, each hundreds of times: too slow without optimisation.
+    // Thousands of curves are fitted, each hundreds of times; that is too slow without optimisation.
     if cfg!(debug_assertions) {
         return run_optimised(args);
     }
@@ -154,7 +156,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     Ok(misses.is_empty())
 }
 
-/// Prints a row with its classes (flat, small change, material, limit, not resolved) and what was said wrongly.
+/// Prints a row with its classes (flat, small change, material, limit, not resolved) and its wrong verdicts.
 fn print_row(row: &Row) {
     let tally = &row.tally;
     println!(
@@ -186,7 +188,7 @@ fn run_optimised(args: &Args) -> Result<bool> {
     Ok(cargo.status()?.success())
 }
 
-/// Returns the command that makes the published table.
+/// Returns the command that generates the published table.
 pub(crate) fn command() -> String {
     command_of(TRIALS, SEED)
 }
@@ -204,10 +206,10 @@ fn caption_of(trials: usize, seed: u64, drawn: &str) -> String {
     format!("Made by `{}{drawn}`; shares in percent.", command_of(trials, seed))
 }
 
-/// What `--only` calls the table of promises.
+/// The name of the table of promises in `--only`.
 const PROMISES: &str = "promises";
 
-/// What `--only` calls the table of 99th percentiles.
+/// The name of the table of 99th percentiles in `--only`.
 const TAILS: &str = "tails";
 
 /// Returns the missed targets of the 99th percentiles.
@@ -276,7 +278,7 @@ fn with_table(document: &str, table: &str) -> Option<String> {
     Some(format!("{head}{BEGIN}\n{table}\n{END}{tail}"))
 }
 
-/// Returns what a row must reach.
+/// Returns the target of a row.
 fn target_of(row: &str, excused: &Excused) -> Target {
     let of_issue = match row {
         "outside" => Target { good: FLAGGED, ..TARGET },
@@ -286,7 +288,7 @@ fn target_of(row: &str, excused: &Excused) -> Target {
     KNOWN.iter().chain(excused.rows).find(|(name, _)| *name == row).map_or(of_issue, |(_, target)| *target)
 }
 
-/// Returns the missed targets, a sentence each.
+/// Returns one sentence for each missed target.
 fn misses(table: &[(&'static str, Tally)], excused: &Excused) -> Vec<String> {
     let mut found = Vec::new();
     for (name, tally) in table {
@@ -319,7 +321,7 @@ fn misses(table: &[(&'static str, Tally)], excused: &Excused) -> Vec<String> {
     found
 }
 
-/// What no series has in truth, and how many are said to have it.
+/// Returns the false statements, and the share of series about which each was made.
 fn false_statements(all: &Tally) -> [(&'static str, Share); 2] {
     [
         ("flat truths are said to change beyond the margin", Share { count: all.false_changes, of: all.flat }),
@@ -327,7 +329,7 @@ fn false_statements(all: &Tally) -> [(&'static str, Share); 2] {
     ]
 }
 
-/// Returns the shares of series of which something false is said, as Markdown, with the test of further passes.
+/// Returns the shares of series with a false statement, as Markdown, with the test of further passes.
 fn statements_markdown(table: &[(&'static str, Tally)]) -> String {
     let all = total(table);
     let mut text = "| what | share | count |\n|---|--:|--:|".to_owned();
@@ -365,14 +367,14 @@ mod tests {
         assert_eq!(of("outside", good.clone()), 0);
         assert_eq!(of("step", Tally { scores: [98, 0, 0, 0, 2], ..good.clone() }), 1);
         assert_eq!(of("step", Tally { scores: [90, 6, 3, 0, 1], ..good.clone() }), 1);
-        // A known miss has a limit of its own.
+        // A known miss has a separate limit.
         assert_eq!(of("outside", Tally { scores: [98, 0, 0, 1, 1], ..good.clone() }), 0);
         assert_eq!(of("outside", Tally { scores: [90, 0, 0, 5, 5], ..good.clone() }), 2);
         assert_eq!(of("near the margin", Tally { scores: [50, 0, 0, 49, 1], ..good.clone() }), 0);
         assert_eq!(of("step", Tally { turned: 4, ..good.clone() }), 1);
         assert_eq!(of("step", Tally { false_outliers: 2, ..good.clone() }), 1);
         assert_eq!(of("step", Tally { covered: 80, ..good.clone() }), 1);
-        // In the row, and over all.
+        // One miss in the row, and one over all rows.
         assert_eq!(of("step", Tally { false_changes: 2, ..good.clone() }), 2);
         let many = Tally { trials: 300, scores: [300, 0, 0, 0, 0], flat: 300, ..Tally::default() };
         assert_eq!(misses(&[("cliff", many), ("step", Tally { false_changes: 2, ..good })], &OF_TABLE).len(), 1);
@@ -385,7 +387,7 @@ mod tests {
         assert_eq!(of(good.clone()), 0);
         assert_eq!(of(TailTally { false_changes: 3, ..good.clone() }), 1);
         assert_eq!(of(TailTally { false_flat: 3, ..good.clone() }), 1);
-        // Over all rows, and in one of them.
+        // A miss over all rows, and one in a single row.
         assert_eq!(
             (of(TailTally { covered: 160, ..good.clone() }), of(TailTally { covered: 187, ..good.clone() })),
             (1, 1)

@@ -1,4 +1,4 @@
-//! `fuzz`: fuzzes the parsers of `landau-wire` and the sessions of `landau-mail`, for a given processor time each.
+//! `fuzz`: fuzzes the parsers of `landau-wire` and the sessions of `landau-mail`, each for a given processor time.
 //!
 //! A target that ends early has found a failing input: the input and the last lines of the target's output are shown.
 //! The corpus stays in `target/fuzz/`, so that the next run continues where this one stopped; a target begins with the
@@ -22,7 +22,8 @@ const FOLDERS: [&str; 2] = ["crates/wire/fuzz", "crates/mail/fuzz"];
 const DICTIONARIES: &str = "crates/wire/fuzz";
 /// The compilation target, which names a directory of cargo-fuzz's build.
 const SYSTEM: &str = "x86_64-unknown-linux-gnu";
-/// Longer than the longest line and the longest head that the parsers take by default (4,096 and 8,192 bytes).
+/// The maximum input length. It exceeds the longest line and the longest head that the parsers accept by default (4,096
+/// and 8,192 bytes).
 const LONGEST: &str = "-max_len=9000";
 
 /// Arguments of `fuzz`.
@@ -49,8 +50,8 @@ struct Running {
     busy_ns: u64,
 }
 
-/// Files with the times at which they were last written. The name of a finding is a hash of its content, so that an
-/// input which is found once more is written again under its name.
+/// Files with their modification times. The name of a finding is a hash of its content, so an input that is found again
+/// is rewritten under the same name.
 type Files = BTreeMap<PathBuf, SystemTime>;
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
@@ -94,7 +95,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
 /// A target.
 struct Target {
     name: String,
-    /// Its directory.
+    /// The directory of the target.
     sources: &'static str,
 }
 
@@ -113,7 +114,7 @@ fn known() -> Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// Returns the file with the words of a target's protocol, which its name starts with; without a name it is HTTP.
+/// Returns the dictionary of a target's protocol, which is the first part of the target's name. The default is HTTP.
 fn dictionary_of(name: &str) -> &'static str {
     match name.split_once('_') {
         Some(("smtp" | "mail", _)) => "smtp.dict",
@@ -126,7 +127,7 @@ fn dictionary_of(name: &str) -> &'static str {
 
 fn build(folder: &Path, sources: &str) -> Result<()> {
     let words = ["+nightly", "fuzz", "build", "--fuzz-dir", sources, "--target-dir"];
-    // Found in PATH, so that it is rustup's: the cargo that started this program does not know `+nightly`.
+    // Looked up in PATH, to find rustup's cargo: the cargo that started this program does not understand `+nightly`.
     Program::new("cargo")
         .args(words)
         .arg(folder.join("build"))
@@ -171,7 +172,7 @@ fn files_in(folder: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Returns the files that were made or written since `known`.
+/// Returns the files that were created or written since `known`.
 fn new_files(folder: &Path, known: &Files) -> Result<Vec<PathBuf>> {
     let is_new = |(path, written): &(PathBuf, SystemTime)| known.get(path) != Some(written);
     Ok(files_in(folder)?.into_iter().filter(is_new).map(|(path, _)| path).collect())
@@ -184,7 +185,7 @@ enum Ended {
 }
 
 impl Running {
-    /// Returns how the target ended, if it has: early, or killed here because its time is up.
+    /// Returns how the target ended, if it has ended: early, or killed by this function because its time is used up.
     fn step(&mut self, limit_ns: u64) -> Result<Option<Ended>> {
         if let Some(status) = self.child.try_wait().context("wait for a fuzz target")? {
             return Ok(Some(Ended::Early(status)));
@@ -198,7 +199,8 @@ impl Running {
         Ok(Some(Ended::InTime))
     }
 
-    /// Prints the result of a target. Returns whether it found nothing; the findings of earlier runs are only counted.
+    /// Prints the result of a target. Returns whether the target found nothing new. The findings of earlier runs are
+    /// only counted.
     fn tell(&self, ended: &Ended) -> Result<bool> {
         let said = fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))?;
         let reached = said.lines().rfind(|line| line.starts_with('#')).unwrap_or("nothing was run");
@@ -226,7 +228,7 @@ impl Running {
 mod tests {
     use super::*;
 
-    /// Guards against a target that fails for ever because of an input that an earlier run has found.
+    /// Guards against a target that fails permanently because of an input that an earlier run found.
     #[test]
     fn findings_of_earlier_runs_are_not_judged() {
         let folder = tempfile::tempdir().unwrap();

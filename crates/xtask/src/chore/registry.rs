@@ -1,6 +1,6 @@
 //! `registry`: writes the lists that name every file of a directory, between their markers.
 //!
-//! A benchmark, law, command, platform, server, gate or allocator is one file; a list kept by hand would be a second
+//! A benchmark, law, command, platform, server, gate or allocator is one file; a handwritten list would be a second
 //! place to edit. The lists are plain Rust, which editors understand. `--check` fails if one is out of date.
 
 use crate::workspace;

@@ -1,10 +1,10 @@
-//! `bench aa`: compares runs on one machine with each other. Every difference that is reported is false.
+//! `bench aa`: compares runs on one machine with each other. Every reported difference is a false positive.
 //!
 //! The quick study runs `--runs` times (or records are given), and `landau compare BASE OTHER --json` compares every
 //! pair, with the earlier one as the baseline. Ten runs give 45 pairs, near and far apart in time, so that drift of the
-//! machine is covered. Each pair is one report, corrected (Holm) for its number of curves, as two records of a user
-//! are. The promise is about reports: at most 5% may name any winner. A growth, a cliff, a limit or a recurring outlier
-//! that is said to have changed is false as well, and counted beside the winners.
+//! machine is covered. Each pair is one report, corrected (Holm) for its number of curves, like the comparison of two
+//! records by a user. The promise is about reports: at most 5% may name any winner. A reported change of growth, a
+//! cliff, a limit or a recurring outlier is a false positive too, and is counted separately.
 //!
 //! It also prints in how many rows the records agree on the outcome, and how much each benchmark differs from run to
 //! run, in the form of `crates/report/src/between_runs.rs`.
@@ -18,10 +18,10 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// One report in so many may name a winner.
+/// One report in this many may name a winner.
 const REPORTS_PER_FALSE: usize = 20;
 
-/// Standard deviations that components of variance are rounded up to.
+/// The standard deviations to which components of variance are rounded up.
 const GRID: [f64; 11] = [0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0];
 
 /// Arguments of `bench aa`.
@@ -45,13 +45,13 @@ type Place = (String, String);
 struct Report {
     /// Number of curves.
     count: usize,
-    /// Number of those of which one side is said to cost less.
+    /// Number of curves of which one side is reported to cost less.
     winners: usize,
-    /// All that is said to have changed: where, and in which words.
+    /// All reported changes: the place and the text.
     called: Vec<(String, String)>,
     /// The logarithms of the ratio of costs and of the ratio of growths, by place.
     logs: Vec<(Place, [Option<f64>; 2])>,
-    /// The shift of all curves, in words, if there is one.
+    /// The shift of all curves as text, if there is one.
     shift: Option<String>,
 }
 
@@ -86,7 +86,7 @@ fn measure(landau: &Path, runs: u32, folder: &Path) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     let one = |run: u32| {
         let path = folder.join(format!("aa-{run}.landau.ndjson"));
-        // Each run has another order: one that favours a case must not favour it ten times.
+        // Each run has a different order, so that an order that favours a case occurs only once.
         let words = ["run", "--study", "quick", "--no-report", "--quiet", "--seed", &run.to_string(), "--output"];
         Program::new(landau).args(words).arg(&path).run()?;
         println!("run {run} of {runs}: {}", path.display());
@@ -108,7 +108,7 @@ fn compare(landau: &Path, base: &Path, other: &Path) -> Result<Report> {
     read(&answer(landau, "compare", &[base, other])?)
 }
 
-/// Returns what a command prints as JSON about records.
+/// Returns the JSON that a command prints about records.
 fn answer(landau: &Path, command: &str, records: &[&Path]) -> Result<Value> {
     let mut program = Program::new(landau).args([command, "--json"]);
     for path in records {
@@ -140,15 +140,15 @@ fn read(answer: &Value) -> Result<Report> {
     Ok(report)
 }
 
-/// The shift of all curves between two records.
+/// Returns the shift of all curves between two records as text.
 fn shift(shift: &Value) -> Option<String> {
     let number = |name: &str| shift[name].as_f64();
     let (ratio, costs, growths) = (number("ratio")?, number("deviation")?, number("growth_deviation")?);
     Some(format!("shift: median ratio {ratio:.2}, {costs:.2} added to costs, {growths:.2} to growths"))
 }
 
-/// The standard deviations between runs of the level and of the growth of each benchmark and phase, rounded up. Two
-/// runs differ by the square root of two of them.
+/// Returns the standard deviations between runs of the level and of the growth of each benchmark and phase, rounded up.
+/// The difference between two runs has √2 times that standard deviation.
 fn components(reports: &[Report]) -> String {
     let mut squares: BTreeMap<&Place, [Vec<f64>; 2]> = BTreeMap::new();
     for (place, logs) in reports.iter().flat_map(|report| &report.logs) {
@@ -168,7 +168,7 @@ fn components(reports: &[Report]) -> String {
     squares.into_iter().map(row).collect()
 }
 
-/// What the verdict on each row of a record says, by case and phase.
+/// Returns the outcome of each row of a record, by case and phase.
 fn outcomes(landau: &Path, record: &Path) -> Result<BTreeMap<String, Said>> {
     said(&answer(landau, "show", &[record])?)
 }

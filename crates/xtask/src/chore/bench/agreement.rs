@@ -1,14 +1,14 @@
-//! How well the verdicts of several records of one machine agree.
+//! Agreement between the verdicts of several records of one machine.
 //!
-//! Two records agree on a row if both have the same outcome. Where they do not, three cases differ in weight: one is
-//! not resolved; one says less than the other, and both can be true, as "flat within 10%" and "changes by 5% to 15%";
-//! or they contradict each other.
+//! Two records agree on a row if both have the same outcome. Disagreements are of three kinds of different weight. One
+//! verdict is not resolved; or one is less specific than the other and both can be true, such as "flat within 10%" and
+//! "changes by 5% to 15%"; or the two contradict each other.
 
 use landau_stats::{Class, Outcome, Verdict};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What a verdict says.
+/// The outcome of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Flat,
@@ -36,14 +36,14 @@ impl Said {
         }
     }
 
-    /// How this verdict and another on the same row relate.
+    /// Returns the relation between this verdict and another one on the same row.
     fn beside(self, other: Self) -> Relation {
         use Said::{Falls, Flat, Grows, SmallFall, SmallRise, Unresolved, Varies};
         match (self, other) {
             (a, b) if a == b => Relation::Same,
             (Unresolved, _) | (_, Unresolved) => Relation::Open,
-            // A small change is one by 5% to 15%. Flat costs change by up to 10%, growing and falling ones by more, and
-            // so do parts of those that vary.
+            // A small change is between 5% and 15%. Flat costs change by up to 10%; growing and falling costs change by
+            // more, as do parts of varying ones.
             (SmallRise, Flat | Grows | Varies)
             | (Flat | Grows | Varies, SmallRise)
             | (SmallFall, Flat | Falls | Varies)
@@ -53,7 +53,7 @@ impl Said {
     }
 }
 
-/// How two verdicts on one row relate.
+/// The relation between two verdicts on the same row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Same,
@@ -62,7 +62,7 @@ enum Relation {
     Contradiction,
 }
 
-/// Returns in how many rows the records agree, after the rows in which they do not.
+/// Returns the rows in which the records disagree, then the number of rows in which they agree.
 pub(super) fn agreement(records: &[BTreeMap<String, Said>]) -> String {
     let Some(first) = records.first() else { return String::new() };
     let mut text = String::new();
@@ -116,7 +116,7 @@ mod tests {
         ];
         let text = agreement(&all);
         assert!(text.contains("y: [Flat, Unresolved, SmallFall, Falls]") && !text.contains("x:"), "{text}");
-        // Of the six pairs of y, three have one that is not resolved; flat and falls contradict each other.
+        // Of the six pairs of y, three contain an unresolved verdict; flat and falls contradict each other.
         let expected = "all records agree in 1 of 2 rows (50.0%), and contradict each other in 1 (50.0%)\ntwo records \
                         agree in 50.0% of the pairs; in 25.0% one is not resolved, in 16.7% both can be true, in 8.3% \
                         they contradict each other\n62.5% of the verdicts are the usual one of their row; not \

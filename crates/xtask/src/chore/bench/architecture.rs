@@ -1,12 +1,12 @@
-//! `bench architecture`: the servers of the benchmark `architecture` beside plain twins in C, and beside nginx.
+//! `bench architecture`: compares the servers of the benchmark `architecture` with plain twins in C and with nginx.
 //!
-//! Each answers a connection with "450 too busy" and closes it. The client is the benchmark's, on another processor.
-//! Compared is the server's processor time of a reply, with that of its threads and children. Ours and theirs take
-//! turns, in an order that alternates.
+//! Each answers a connection with "450 too busy" and closes it. The client is that of the benchmark, on another
+//! processor. The chore compares the server's processor time for each reply, including its threads and children. The
+//! two servers run in turn, in alternating order.
 //!
-//! nginx is the real server of the comparison: of those in Debian it is the one with an event loop that can answer a
-//! connection with a text before anything was read (`return` of its stream module). haproxy needs a request first, and
-//! inetd and xinetd start a process.
+//! nginx is the real server of the comparison. Of the servers in Debian, it is the one with an event loop that can
+//! answer a connection with a text before it reads anything (`return` of its stream module). haproxy needs a request
+//! first, and inetd and xinetd start a process.
 
 use super::files::in_turn;
 use super::median::median;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The most that ours may take relative to theirs.
+/// The maximum ratio of our processor time to theirs.
 const BOUND: f64 = 1.3;
 
 /// Simultaneous connections.
@@ -33,11 +33,11 @@ const CONNECTIONS: u64 = 100;
 /// Replies before the processor time is read for the first time.
 const WARM_UP: u64 = 200;
 
-/// The most processes or threads of our servers.
+/// The maximum number of processes or threads of our servers.
 const MOST: u32 = 1_000;
 
-/// What each architecture is compared with, and the replies of a run. The kernel counts the time of children that have
-/// ended in hundredths of a second, so it takes thousands.
+/// The rival of each architecture, and the number of replies in a run. The kernel counts the time of ended children in
+/// hundredths of a second, so thousands of replies are needed.
 const PAIRS: [(&str, Rival, u64); 7] = [
     ("event-loop", Rival::Nginx, 40_000),
     ("event-loop", Rival::Twin, 40_000),
@@ -48,7 +48,7 @@ const PAIRS: [(&str, Rival, u64); 7] = [
     ("exec", Rival::Twin, 3_000),
 ];
 
-/// A server that is not ours.
+/// A server to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rival {
     /// The C program of the same architecture.
@@ -56,7 +56,7 @@ enum Rival {
     Nginx,
 }
 
-/// The words of `cargo xtask bench architecture`.
+/// Arguments of `cargo xtask bench architecture`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
     /// Runs of each server
@@ -96,7 +96,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Prints a pair, and returns whether ours is within the bound.
+/// Prints the result of a pair, and returns whether our server is within the bound.
 fn judged(name: &str, rival: Rival, rounds: &[(f64, f64)]) -> bool {
     let of = |value: fn(&(f64, f64)) -> f64| median(rounds.iter().map(value).collect());
     let ratio = of(|(ours, theirs)| ours / theirs);
@@ -111,14 +111,14 @@ fn judged(name: &str, rival: Rival, rounds: &[(f64, f64)]) -> bool {
     is_good
 }
 
-/// A server.
+/// A running server.
 struct Server {
     child: OwnedChild,
     address: SocketAddr,
 }
 
 impl Server {
-    /// Returns the processor time of each of so many replies, in nanoseconds.
+    /// Returns the mean processor time of a reply in nanoseconds, over `replies` replies.
     fn reply_ns(&self, replies: u64) -> Result<f64> {
         let mut client = Client::new(self.address, Workload::Busy).map_err(|stop| anyhow!("{stop}"))?;
         let mut receive = |count: u64| -> Result<u64> {
@@ -135,7 +135,7 @@ impl Server {
         Ok(used_ns as f64 / received as f64)
     }
 
-    /// Returns the processor time of the server and its children, those that have ended too.
+    /// Returns the processor time of the server and its children, including those that have ended.
     fn time_ns(&self) -> Result<u64> {
         let pid = self.child.id();
         let reaped = reaped_time_ns(pid).context("read the time of ended children")?;
@@ -169,7 +169,7 @@ fn started(command: &mut Command) -> Result<Server> {
     Ok(Server { child, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) })
 }
 
-/// Starts nginx, which answers without reading, in one worker.
+/// Starts nginx with one worker, which answers without reading.
 fn nginx(folder: &Path) -> Result<Server> {
     // The port is free: it was bound a moment ago.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();

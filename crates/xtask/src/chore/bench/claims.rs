@@ -1,6 +1,6 @@
-//! `bench claims`: measures the claims of this project again and again, and counts the answers.
+//! `bench claims`: measures the claims of this project repeatedly, and counts the answers.
 //!
-//! The claims hold, so every failure is a false one. An inconclusive claim is none.
+//! The claims hold, so every failure is a false one. An inconclusive answer is not a failure.
 
 use crate::chore::ci::{Answers, CLAIMS};
 use crate::program::Program;

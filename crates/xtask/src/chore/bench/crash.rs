@@ -1,10 +1,11 @@
 //! `bench crash`: measures what SIGKILL costs.
 //!
 //! A short study is started repeatedly and killed at a random time, drawn from a seed. Then this chore checks that the
-//! record is valid, that no process of the run is left, that `--resume` completes it, and that `verify` succeeds.
+//! record is valid, that no process of the run remains, that `--resume` completes the run, and that `verify` succeeds.
 //!
-//! The loss is the time between the kill and the last event in the record. Events of a pass count from its start, but
-//! windows count from its first step, so the time of the set-up makes the loss look larger than it is, never smaller.
+//! The loss is the time between the kill and the last event in the record. The times of a pass are relative to its
+//! start, but those of its windows are relative to its first step. The set-up time therefore makes the measured loss
+//! larger than the real one, never smaller.
 
 use super::median::median;
 use crate::program::Program;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// The tolerated loss.
+/// The tolerated loss, in seconds.
 const LOSS_S: f64 = 1.0;
 
 /// The time in which all processes of a killed run must have ended.
@@ -45,16 +46,16 @@ pub(crate) struct Words {
 /// The program and the directory of the runs.
 struct Bench {
     landau: PathBuf,
-    /// The working directory of each process of a run, by which they are found.
+    /// The working directory of each process of a run; the processes are found by it.
     folder: tempfile::TempDir,
 }
 
 /// The result of a killed run.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// The loss in seconds; none if the kill came before the first line.
+    /// The loss in seconds; `None` if the run was killed before the first line.
     loss_s: Option<f64>,
-    /// Processes that were left.
+    /// The number of processes that did not end.
     survivors: usize,
     /// Errors.
     faults: Vec<String>,
@@ -117,7 +118,7 @@ impl Bench {
         self.folder.path().join(format!("{name}.landau.ndjson"))
     }
 
-    /// Starts a run, kills it after `delay`, and checks what is left.
+    /// Starts a run, kills it after `delay`, and checks its record and its processes.
     fn kill(&self, number: u32, delay: Duration) -> Result<Outcome> {
         let name = format!("kill-{number}");
         let mut command = self.command(&study(), &name).command();
@@ -152,7 +153,7 @@ impl Bench {
             outcome.faults.push(format!("{} processes were left", outcome.survivors));
         }
         println!("{number:4} {:7.2}{row}", delay.as_secs_f64());
-        // Keep records with errors until the chore ends; all of them would fill the disk.
+        // Records with errors are kept until the chore ends. Keeping all records would fill the disk.
         let _ = std::fs::remove_file(&path);
         Ok(outcome)
     }
@@ -213,7 +214,7 @@ fn processes_in(folder: &Path) -> Result<Vec<u32>> {
     Ok(pids.filter(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|at| at == folder)).collect())
 }
 
-/// Returns the passes of the killed run's record whose samples are not in the resumed one.
+/// Returns the passes of the killed run's record whose samples are missing in the resumed record.
 fn lost_passes(killed: &Record, resumed: &Record) -> Vec<String> {
     let whole = killed.passes.iter().filter(|pass| pass.is_complete());
     let lost = whole.filter(|pass| !resumed.passes.iter().any(|other| is_same(pass, other)));

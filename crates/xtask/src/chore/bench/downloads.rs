@@ -1,11 +1,11 @@
-//! `bench downloads`: processor time of a download of 100 MB from our server, in both kinds, and from others, over one
-//! and four connections, under each congestion control.
+//! `bench downloads`: measures the processor time of a 100 MB download from our server, in both kinds, and from other
+//! servers. It uses one and four connections, under each congestion control.
 //!
-//! Two figures, because neither is the cost by itself. The kernel sends a part of a response in the server's call, and
-//! another when an acknowledgement arrives: on loopback that is in the context of the client. How much falls to either
-//! varies from run to run with the same server, so the processor time of the server alone favours the one that leaves
-//! the buffer full. The sum over both processors holds all of the work, the client's included, which is the same for
-//! all.
+//! It reports two figures, because neither alone is the cost. The kernel sends a part of a response in the server's
+//! call, and another part when an acknowledgement arrives; on loopback the latter happens in the context of the client.
+//! The shares vary from run to run with the same server. The processor time of the server alone therefore favours a
+//! server that keeps the send buffer full. The sum over both processors contains all of the work, including the
+//! client's, which is the same for all servers.
 
 use super::median::median;
 use super::rivals::{self, Accept, CLIENT_PROCESSOR, LARGE_BYTES, SERVER_PROCESSOR, Server};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: [u32; 2] = [1, 4];
 /// How often the file is downloaded in a round, over all connections.
 const DOWNLOADS: u32 = 32;
-/// The most that ours may cost on both processors, relative to the best of the others.
+/// The maximum ratio of our cost on both processors to that of the best other server.
 const RATIO: f64 = 1.0;
 
 /// Arguments of `bench downloads`.
@@ -61,7 +61,7 @@ fn in_namespace(congestion: &str, rounds: usize) -> Result<bool> {
         .context("start unshare, which needs root")?;
     let allowed = "net.ipv4.tcp_allowed_congestion_control";
     ensure!(status.code() != Some(3), "a network namespace cannot use {congestion}: add it to the sysctl {allowed}");
-    // 1 says that a figure is too high.
+    // Status 1 means that a figure is too high.
     ensure!(matches!(status.code(), Some(0 | 1)), "the measurement under {congestion} ended with {status}");
     Ok(status.success())
 }
@@ -75,7 +75,7 @@ fn measure(words: &Words) -> Result<bool> {
     for connections in CONNECTIONS {
         let mut costs = vec![Vec::new(); servers.len()];
         for round in 0..words.rounds {
-            // Each round begins with another: on a shared machine a figure depends on when it was taken.
+            // Each round begins with a different server: on a shared machine, a figure depends on when it was measured.
             for place in 0..servers.len() {
                 let at = (round + place) % servers.len();
                 costs[at].push(downloaded(servers[at], connections)?);
@@ -89,13 +89,13 @@ fn measure(words: &Words) -> Result<bool> {
 /// Processor time of a download in milliseconds.
 #[derive(Debug, Clone, Copy)]
 struct Spent {
-    /// Of the server's processor.
+    /// On the server's processor.
     server: f64,
-    /// Of both processors.
+    /// On both processors.
     both: f64,
 }
 
-/// Prints a row for each server, and whether ours is as cheap as the best of the others.
+/// Prints a row for each server, and whether ours costs no more than the best of the others.
 fn tell(connections: u32, servers: &[&Server], costs: &[Vec<Spent>]) -> bool {
     println!("{connections} at a time     server's processor    both");
     let medians: Vec<Spent> = costs
@@ -124,8 +124,8 @@ fn tell(connections: u32, servers: &[&Server], costs: &[Vec<Spent>]) -> bool {
     is_good
 }
 
-/// Returns the processor time of a download from the time that the processors were not idle: much of the sending
-/// happens in interrupts, which are charged to whatever they interrupt. The client discards what it receives.
+/// Returns the processor time of a download, computed from the time in which the processors were not idle. Much of the
+/// sending happens in interrupts, which are charged to the process that they interrupt. The client discards the data.
 fn downloaded(server: &Server, connections: u32) -> Result<Spent> {
     let processors = [SERVER_PROCESSOR, CLIENT_PROCESSOR];
     let idle_now = || processors.iter().map(|processor| idle(processor)).collect::<Result<Vec<Duration>>>();
@@ -142,7 +142,7 @@ fn downloaded(server: &Server, connections: u32) -> Result<Spent> {
     Ok(Spent { server: per_download(busy(0)), both: per_download(busy(0) + busy(1)) })
 }
 
-/// Returns how long a processor has been idle.
+/// Returns the total time for which a processor has been idle.
 fn idle(processor: &str) -> Result<Duration> {
     let text = std::fs::read_to_string("/proc/stat").context("read /proc/stat")?;
     let name = format!("cpu{processor} ");

@@ -1,15 +1,16 @@
-//! `bench files`: what the frame adds to a file's calls, beside a bare loop in C; and the time of a file's calls beside
-//! `fs_mark`.
+//! `bench files`: measures what Landau's frame adds to the calls for a file, compared with a bare loop in C; and
+//! compares the time of these calls with that in `fs_mark`.
 //!
-//! All work in the same folder, on the same processor, in turns whose order alternates, each in a directory of its own,
-//! which is made like that of `landau run files`: without a journal, ext4 passes over the inodes of files that were
-//! removed minutes ago in the same block group. What earlier programs wrote is on the device before the next starts.
+//! All programs work in the same folder and on the same processor, in turn, in alternating order. Each has a separate
+//! directory, which is created like that of `landau run files`: without a journal, ext4 skips the inodes of files that
+//! were removed minutes ago in the same block group. The data of earlier programs is synced to the device before the
+//! next one starts.
 //!
-//! The bare loop makes the calls of `landau run files` with order=file; compared is the processor time of a file, so
-//! that the disk has no part in it. `fs_mark` creates, writes and closes, as order=phase does; compared is the elapsed
-//! time of these three. It opens with `O_RDWR|O_TRUNC` by a path of two components, has random names, and makes a call
-//! of `mkdir` before each file, which it does not count. A program in C that makes the calls of either shows what these
-//! differences cost.
+//! The bare loop makes the calls of `landau run files` with order=file. The comparison uses the processor time of a
+//! file, so that the disk does not matter. `fs_mark` creates, writes and closes, as order=phase does; the comparison
+//! uses the elapsed time of these three calls. It opens with `O_RDWR|O_TRUNC` and a path of two components, uses random
+//! names, and calls `mkdir` before each file, which it does not count. A program in C that makes the calls of either
+//! shows the cost of these differences.
 
 use super::median::median;
 use crate::program::{self, Program};
@@ -23,13 +24,13 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The most that the frame may add to the processor time of a file: 3%.
+/// The maximum ratio of processor times of a file: the frame may add 3%.
 const FRAME: f64 = 1.03;
 
-/// The ratio to `fs_mark` that needs no explanation.
+/// The ratios to `fs_mark` that need no explanation.
 const SAME: std::ops::RangeInclusive<f64> = 0.9..=1.1;
 
-/// The words of `cargo xtask bench files`.
+/// Arguments of `cargo xtask bench files`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
     /// Runs of each program
@@ -88,7 +89,7 @@ fn prepare(words: &Words) -> Result<Bench<'_>> {
 }
 
 impl Bench<'_> {
-    /// Compares the processor time of a file with the bare loop's.
+    /// Compares the processor time of a file with that of the bare loop.
     fn frame(&self) -> Result<bool> {
         println!("processor time of a file in ns:  Landau        C   ratio");
         let mut ratios = Vec::new();
@@ -104,8 +105,8 @@ impl Bench<'_> {
         Ok(is_good)
     }
 
-    /// Compares the time of creating, writing and closing a file with `fs_mark`'s, and that of a program in C with
-    /// Landau's calls with that of the same program with `fs_mark`'s.
+    /// Compares the time to create, write and close a file with that of `fs_mark`. Then compares a program in C that
+    /// makes Landau's calls with the same program making the calls of `fs_mark`.
     fn beside_fs_mark(&self) -> Result<bool> {
         println!("create, write and close in us:   Landau  fs_mark   ratio   in C: as Landau  as fs_mark   ratio");
         let (mut ratios, mut ratios_in_c) = (Vec::new(), Vec::new());
@@ -179,7 +180,7 @@ impl Bench<'_> {
     fn by_fs_mark(&self) -> Result<f64> {
         let folder = self.directory()?;
         let (files, size) = (self.words.files.to_string(), self.words.size.to_string());
-        // Names are as long as Landau's; the path is relative, as a name below an open directory.
+        // The names are as long as Landau's. The path is relative, which corresponds to a name below an open directory.
         let text = Program::new("taskset")
             .args(["-c", &self.processor.to_string(), "fs_mark", "-d"])
             .arg(relative(&folder))
@@ -191,7 +192,7 @@ impl Bench<'_> {
         marked_us(&text).with_context(|| format!("fs_mark printed {text:?}"))
     }
 
-    /// Returns a new directory in the folder, on a device that has nothing left to write.
+    /// Returns a new directory in the folder, after all pending writes have reached the device.
     fn directory(&self) -> Result<PathBuf> {
         let top = self.folder.path().join("top");
         let (path, _) = placement::create_directory(&top).map_err(|stop| anyhow!("{}: {stop}", top.display()))?;
@@ -199,7 +200,7 @@ impl Bench<'_> {
         Ok(path)
     }
 
-    /// Waits until the device has what was written to the folder's file system.
+    /// Waits until all writes to the folder's file system have reached the device.
     fn settle(&self) -> Result<()> {
         let folder = File::open(self.folder.path()).context("open the folder")?;
         sync_file_system(&folder.into()).context("sync the folder's file system")
@@ -215,7 +216,7 @@ fn parent(folder: &Path) -> &Path {
     folder.parent().unwrap_or(folder)
 }
 
-/// Runs both, in an order that alternates (A B, B A, B A, A B) from round to round.
+/// Runs both functions, in an order that alternates from round to round (A B, B A, B A, A B).
 pub(super) fn in_turn<A, B>(
     round: u32,
     ours: impl Fn() -> Result<A>,
@@ -230,7 +231,7 @@ pub(super) fn in_turn<A, B>(
     }
 }
 
-/// Returns a fact that is a number.
+/// Returns the value of a numeric fact.
 fn number(pass: &Pass, name: &str) -> Result<f64> {
     match pass.end.as_ref().and_then(|end| end.facts.get(name)) {
         Some(Fact::Number { value, .. }) => Ok(*value),
@@ -247,8 +248,9 @@ fn calls_us(pass: &Pass) -> f64 {
     ["create", "write", "close"].map(mean).iter().sum::<f64>() / 1e3
 }
 
-/// Reads the last line of `fs_mark -v`: percentage, count, size, files a second, overhead in us, and averages that are
-/// whole microseconds, too coarse. A file's share of the whole time less that of the overhead is what its calls took.
+/// Reads the last line of `fs_mark -v`: percentage, count, size, files per second, overhead in us, and averages in
+/// whole microseconds, which are too coarse. The time of a file's calls is its share of the total time minus its share
+/// of the overhead.
 fn marked_us(text: &str) -> Option<f64> {
     let numbers: Vec<f64> =
         text.lines().last()?.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();

@@ -1,5 +1,5 @@
-//! `bench history`: measures how often change points are right, on simulated histories, and how long a collection of
-//! 10,000 records takes to index and to list.
+//! `bench history`: measures how often change points in simulated histories are correct, and how long it takes to index
+//! and to list a collection of 10,000 records.
 
 use crate::program::Program;
 use crate::{collection, workspace};
@@ -11,14 +11,15 @@ use std::time::Instant;
 /// Simulated histories of each kind.
 const HISTORIES: usize = 1_000;
 const SEED: u64 = 2026;
-/// The promise: a shift of 5% is found within five records in so many histories.
+/// The promise: the minimum share of histories in which a shift of 5% is found within five records.
 const FOUND_MIN: f64 = 0.9;
-/// Whose promise it is: the records before and after the shift, their standard deviation, the shift.
+/// The history to which the promise applies: the records before and after the shift, their standard deviation, the
+/// shift.
 const PROMISED: (usize, usize, f64, f64) = (50, 5, 0.02, 0.05);
 
 /// Records of the collection.
 const RECORDS: usize = 10_000;
-/// Limits for making the index and for listing the collection from it.
+/// Time limits for building the index and for listing the collection from it, in seconds.
 const INDEX_S: f64 = 60.0;
 const LIST_S: f64 = 1.0;
 
@@ -71,7 +72,7 @@ fn verdict(what: &str, value: f64, unit: &str, limit: f64, is_good: bool) -> boo
     is_good
 }
 
-/// Times the index of a collection, and listing it.
+/// Times indexing and listing a collection.
 fn timed_collection(words: &Words) -> Result<bool> {
     let landau = words.program.clone().map_or_else(workspace::landau, Ok)?;
     let scratch = tempfile::tempdir().context("create a temporary directory")?;

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 /// Calls in a pass, as in the quick study.
 const CALLS: u32 = 10_000;
 
-/// The tolerated deviation of a median: a ratio, or nanoseconds if that is more (one quantum of a usual clock).
+/// The tolerated deviation of a median: a ratio, or a number of nanoseconds if that is more (one quantum of a typical
+/// clock).
 const TOLERANCE: f64 = 0.03;
 const QUANTUM_NS: f64 = 10.0;
 
@@ -28,8 +29,8 @@ pub(crate) struct Words {
     rounds: u32,
 }
 
-/// A benchmark of Landau: its name, the settings that leave one case of it, its name for the C program, and the
-/// phases that both time.
+/// A benchmark of Landau: its name, the settings that reduce it to one case, its name in the C program, and the phases
+/// that both programs time.
 struct Subject {
     benchmark: &'static str,
     settings: &'static [&'static str],
@@ -167,7 +168,7 @@ fn medians(text: &str) -> Medians {
     samples.into_iter().map(|(phase, values)| (phase, median(values))).collect()
 }
 
-/// Prints whether a phase is within tolerance over all rounds, and returns it.
+/// Prints and returns whether a phase is within tolerance over all rounds.
 fn is_true(phase: &str, rounds: &[(Medians, Medians)]) -> bool {
     let ratio = median(rounds.iter().map(|(ours, theirs)| ours[phase] / theirs[phase]).collect());
     let difference_ns = median(rounds.iter().map(|(ours, theirs)| ours[phase] - theirs[phase]).collect());

@@ -1,8 +1,8 @@
-//! `bench judge`: measures the processor time that judging takes, on one thread.
+//! `bench judge`: measures the processor time of judging on one thread.
 //!
 //! The series are synthetic, call by call, with the noise of the calibration (`landau_stats::dense`), the tags of a
-//! shared machine and a canary: 18 million samples in the shape of a long study, and the curves of a quick study. What
-//! `landau` adds to that, reading and drawing, is in `bench speed`.
+//! shared machine and a canary: 18 million samples in the shape of a long study, and the curves of a quick study.
+//! `bench speed` measures the rest of `landau`, reading and drawing.
 
 use crate::program::Program;
 use anyhow::Result;
@@ -12,7 +12,7 @@ use landau_sys::process::thread_time;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// Limit for the long study.
+/// Limit for the long study, in seconds.
 const LIMIT_S: f64 = 5.0;
 
 /// A study: its curves, the passes of each, and the calls of a pass.
@@ -21,7 +21,7 @@ struct Study {
     curves: usize,
     passes: usize,
     calls: u32,
-    /// The most processor time that judging it may take.
+    /// The maximum processor time for judging it.
     limit_s: Option<f64>,
 }
 
@@ -30,14 +30,14 @@ const STUDIES: [Study; 2] = [
     Study { name: "a quick study", curves: 119, passes: 5, calls: 2_000, limit_s: None },
 ];
 
-/// Errors of a call, in turn.
+/// The noise of a call, used in turn.
 const CALL_NOISES: [f64; 2] = [0.05, 0.15];
 /// Steps between two readings of the canary, and in a window.
 const CANARY_STRIDE: u32 = 32;
 const WINDOW: usize = 512;
-/// One window in so many saw interference.
+/// One window in this many has interference.
 const WINDOWS_PER_TAINTED: u32 = 20;
-/// Steps between two truths that are chosen: coprime to their number, so that all kinds are met early.
+/// Distance between chosen truths; coprime to their number, so that all kinds occur early.
 const STEP: usize = 37;
 
 /// Arguments of `bench judge`.
@@ -49,7 +49,7 @@ pub(crate) struct Words {
 }
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
-    // Users run an optimised program.
+    // Users run an optimised build.
     if cfg!(debug_assertions) {
         let cargo = Program::cargo().args(["run", "--quiet", "--profile", "ci", "--package", "xtask", "--"]);
         return Ok(cargo.args(["bench", "judge", "--every", &words.every.to_string()]).status()?.success());
@@ -61,7 +61,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Judges the curves of a study one after the other, prints what it took, and returns whether that is within the limit.
+/// Judges the curves of a study one after the other, prints the time, and returns whether it is within the limit.
 fn measure(study: &Study, every: usize) -> bool {
     let truths = truths(study.calls);
     let (mut spent_ns, mut samples, mut points) = (0, 0_usize, 0);
@@ -77,7 +77,7 @@ fn measure(study: &Study, every: usize) -> bool {
         let verdict = judge(&curve, Some(&canary), &Options::default());
         spent_ns += thread_time().since(began).total_ns();
         samples += verdict.calls;
-        // A judgement that nobody reads might not be computed.
+        // The compiler might remove a computation whose result is not used.
         points += verdict.all.points.len();
     }
     let spent_s = spent_ns as f64 / 1e9;
@@ -105,7 +105,7 @@ fn taint(pass: &mut Pass, random: &mut ChaCha8Rng) {
     }
 }
 
-/// A constant canary beside a curve.
+/// Returns a constant canary for a curve.
 fn canary(curve: &Curve, random: &mut ChaCha8Rng) -> Curve {
     let of_pass = |pass: &Pass| {
         let n: Vec<u32> = pass.n.iter().copied().filter(|n| n.is_multiple_of(CANARY_STRIDE)).collect();
@@ -119,7 +119,7 @@ fn canary(curve: &Curve, random: &mut ChaCha8Rng) -> Curve {
 mod tests {
     use super::*;
 
-    /// Guards against a study that is not what its name says.
+    /// Guards against a study that does not match its name.
     #[test]
     fn the_long_study_has_18_million_samples_of_all_kinds() {
         let long = &STUDIES[0];

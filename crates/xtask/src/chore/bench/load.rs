@@ -1,9 +1,9 @@
-//! `bench load`: the CPU time per response of `landau load`, compared with `wrk`, at each server that is installed
-//! here.
+//! `bench load`: compares the CPU time per response of `landau load` with that of `wrk`, for each server that is
+//! installed here.
 //!
-//! Both keep 64 connections busy from one CPU, with all their statistics; the server has the other CPU. They alternate
-//! within a round, and the first one alternates between rounds. The result is the CPU time of the generator per
-//! response, including start and controller.
+//! Both keep 64 connections busy from one CPU, with all their statistics enabled; the server has the other CPU. They
+//! alternate within a round, and the order alternates between rounds. The result is the CPU time of the generator per
+//! response, including start-up and controller.
 
 use super::median::median;
 use super::rivals::{self, Accept, CLIENT_PROCESSOR, Server};
@@ -53,7 +53,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Compares both generators at one server. Returns whether the ratio is accepted.
+/// Compares both generators against one server. Returns whether the ratio is accepted.
 fn compare(words: &Words, server: &Server, landau: &str) -> Result<bool> {
     println!("64 connections to {}: CPU time of the generator per response, {} rounds", server.name, words.rounds);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -81,7 +81,7 @@ fn compare(words: &Words, server: &Server, landau: &str) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Runs a generator on its CPU. `responses` reads their number from its output.
+/// Runs a generator on its CPU. `responses` parses the number of responses from its output.
 fn spent(words: &[&str], responses: impl Fn(&str) -> Result<f64>) -> Result<Spent> {
     let before = children_time();
     let output = Command::new("taskset").args(["-c", CLIENT_PROCESSOR]).args(words).output();
@@ -95,7 +95,7 @@ fn spent(words: &[&str], responses: impl Fn(&str) -> Result<f64>) -> Result<Spen
 
 fn landau_load(landau: &str, server: &Server, seconds: u32) -> Result<Spent> {
     let (url, seconds) = (format!("http://127.0.0.1:{}/f", server.port), format!("{seconds}s"));
-    // With a fast server the generator must be the bottleneck.
+    // With a fast server the generator is necessarily the bottleneck.
     let words = [landau, "load", &url, "-c", "64", "-d", &seconds, "--waive", "saturated", "--json", "--quiet"];
     spent(&words, |text| {
         let result: Value = serde_json::from_str(text).context("read its output")?;

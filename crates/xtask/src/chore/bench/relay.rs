@@ -1,9 +1,10 @@
-//! Messages a second through `landau mail --relay`, with a sync before each acknowledgement and without.
+//! `bench relay`: measures the messages per second through `landau mail --relay`, with and without a sync before each
+//! acknowledgement.
 //!
 //! `landau mail` sends messages of 2,000 bytes over 100 connections to the relay, which delivers them to
-//! `landau sink smtp`. Counted are the messages that the relay acknowledges a second, and those that arrive a second
-//! from the first connection to the last message. The policies alternate within a round, in an order that turns from
-//! round to round. The queue is on the disk of the workspace: in memory a sync costs nothing.
+//! `landau sink smtp`. The chore counts the messages that the relay acknowledges per second, and those that arrive,
+//! from the first connection to the last message. The policies alternate within a round, in an order that rotates from
+//! round to round. The queue is on the disk of the workspace, because a sync in memory costs nothing.
 
 use super::median::median;
 use crate::workspace;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The words of `cargo xtask bench relay`.
+/// Arguments of `cargo xtask bench relay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
     /// Runs with each policy
@@ -29,13 +30,13 @@ pub(crate) struct Words {
     landau: Option<PathBuf>,
 }
 
-/// What `--sync` can say.
+/// The values of `--sync`.
 const POLICIES: [&str; 3] = ["always", "interval", "never"];
 
-/// How long the messages may take to arrive.
+/// The maximum time for the messages to arrive.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// A sink or relay with its counters. It ends when it is dropped.
+/// A sink or relay with its counters. Dropping it ends the process.
 struct Receiver {
     child: OwnedChild,
     output: BufReader<ChildStdout>,
@@ -53,7 +54,7 @@ impl Receiver {
         Ok(Self { child, output, address })
     }
 
-    /// Returns the counters as they are now.
+    /// Returns the current counters.
     fn counters(&mut self) -> Result<Value> {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-USR1", &pid]).status().context("start kill")?;
@@ -74,11 +75,11 @@ fn line(output: &mut BufReader<ChildStdout>) -> Result<Value> {
     serde_json::from_str(&line).with_context(|| format!("a receiver printed {line:?}"))
 }
 
-/// What a run reached.
+/// The throughput of a run.
 struct Reached {
     accepted_per_second: f64,
     delivered_per_second: f64,
-    /// The messages that were written together.
+    /// The mean number of messages that were written together.
     per_commit: f64,
 }
 

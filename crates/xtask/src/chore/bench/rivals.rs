@@ -1,8 +1,7 @@
-//! Servers to compare with: ours in both kinds, the bare loop that parses nothing, and the servers of the benchmarks'
+//! The servers to compare: ours in both kinds, the bare loop that parses nothing, and those servers of the benchmarks'
 //! list (`crates/bench/src/server/list`) that are installed, tuned for throughput.
 //!
-//! All serve the same directory with one worker on one processor, without logs. A server ends when its guard is
-//! dropped.
+//! All serve the same directory with one worker on one processor, without logs. Dropping a `Server` ends its process.
 
 use crate::program::Program;
 use crate::workspace;
@@ -21,14 +20,14 @@ pub(super) const SERVER_PROCESSOR: &str = "0";
 /// The processor of the generator.
 pub(super) const CLIENT_PROCESSOR: &str = "1";
 
-/// The port of the first of the other servers; each has its own.
+/// The port of the first of the other servers; the next ports follow in order.
 const FIRST_PORT: u16 = 18101;
 
-/// Bytes of the head that `landau serve` sends for the small file; the bare loop sends as many.
+/// Bytes of the head that `landau serve` sends for the small file; the bare loop sends a head of the same size.
 const HEAD_BYTES: &str = "223";
 /// Bytes of the small file.
 pub(super) const SMALL_BYTES: usize = 300;
-/// Bytes of the large one.
+/// Bytes of the large file.
 pub(super) const LARGE_BYTES: usize = 100_000_000;
 
 /// A running server.
@@ -40,7 +39,7 @@ pub(crate) struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(3) {
@@ -54,11 +53,11 @@ impl Drop for Server {
     }
 }
 
-/// Makes the directory: a small file, one of 8 KB, one of 10 MB, one of 100 MB.
+/// Creates the directory with a small file and files of 8 KB, 10 MB and 100 MB.
 pub(super) fn site(folder: &Path) -> Result<PathBuf> {
     let root = folder.join("www");
     std::fs::create_dir(&root).context("make the site")?;
-    // The content does not matter to the kernel, but would to a program that compresses it.
+    // The content does not matter to the kernel, but it would matter to a program that compresses it.
     let piece: Vec<u8> =
         (0..100_000_u32).map(|number| b'a' + (number.wrapping_mul(2_654_435_761) >> 28) as u8).collect();
     let bytes = piece.repeat(1000);
@@ -71,13 +70,13 @@ pub(super) fn site(folder: &Path) -> Result<PathBuf> {
 /// When connections are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accept {
-    /// With their first request (`TCP_DEFER_ACCEPT`), as h2o always does.
+    /// When their first request arrives (`TCP_DEFER_ACCEPT`), as h2o always does.
     Deferred,
-    /// As soon as they are established; without servers that cannot, such as h2o.
+    /// As soon as they are established. Servers that cannot do this, such as h2o, are left out.
     AtOnce,
 }
 
-/// Starts all servers that can be compared; prints which cannot, and why.
+/// Starts all servers that can be compared. Prints the others, with reasons.
 pub(super) fn start(folder: &Path, root: &Path, accept: Accept) -> Result<Vec<Server>> {
     let landau = workspace::landau()?;
     Program::cargo()
@@ -104,11 +103,11 @@ pub(super) fn start(folder: &Path, root: &Path, accept: Accept) -> Result<Vec<Se
     Ok(servers)
 }
 
-/// The servers' certificate, and its key. `h2load` verifies none.
+/// The servers' certificate and its key. `h2load` does not verify certificates.
 pub(super) const CERTIFICATE: [&str; 2] =
     ["crates/serve/tests/it/certificates/one.pem", "crates/serve/tests/it/certificates/one-key.pem"];
 
-/// Starts all servers that speak HTTP/2; prints which cannot, and why. A completion worker speaks no TLS.
+/// Starts all servers that support HTTP/2. Prints the others, with reasons. A completion worker does not support TLS.
 pub(crate) fn start_http2(folder: &Path, root: &Path, is_tls: bool) -> Result<Vec<Server>> {
     let landau = workspace::landau()?.display().to_string();
     raise(Resource::Descriptors).context("raise the limit on descriptors")?;
@@ -135,7 +134,7 @@ pub(crate) fn start_http2(folder: &Path, root: &Path, is_tls: bool) -> Result<Ve
     Ok(servers)
 }
 
-/// Starts the servers of the list that can be compared; prints which cannot, and why.
+/// Starts the servers of the list that can be compared. Prints the others, with reasons.
 pub(crate) fn others(folder: &Path, root: &Path, defers_accept: bool, protocol: Protocol<'_>) -> Result<Vec<Server>> {
     let mut servers = Vec::new();
     let descriptors = get(Resource::Descriptors).context("read the limit on descriptors")?.0;
@@ -156,7 +155,7 @@ pub(crate) fn others(folder: &Path, root: &Path, defers_accept: bool, protocol: 
     Ok(servers)
 }
 
-/// Starts a server of HTTP/1.1 on its processor by words, of which the first is the program.
+/// Starts an HTTP/1.1 server on its processor. The first of `words` is the program.
 pub(crate) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<Server> {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
@@ -175,7 +174,7 @@ fn spawned(name: &'static str, port: u16, server: &Command) -> Result<Server> {
 }
 
 impl Server {
-    /// Returns whether it is `landau serve`, in either kind.
+    /// Returns whether the server is `landau serve`, of either kind.
     pub(crate) fn is_ours(&self) -> bool {
         matches!(self.name, "landau" | "multishot")
     }
@@ -211,19 +210,19 @@ impl Server {
         Ok(stream)
     }
 
-    /// Returns its process id.
+    /// Returns the process id of the server.
     pub(super) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns the processor time so far in nanoseconds, of all its processes and threads.
+    /// Returns the processor time that all processes and threads of the server have used, in nanoseconds.
     pub(super) fn processor_ns(&self) -> Result<u64> {
         let sum: u64 = process_tree(self.child.id()).into_iter().filter_map(cpu_time_ns).sum();
         ensure!(sum > 0, "{} has ended, or the kernel counts no processor time", self.name);
         Ok(sum)
     }
 
-    /// Returns the private memory in bytes, of all its processes.
+    /// Returns the private memory of all processes of the server, in bytes.
     pub(super) fn private_bytes(&self) -> u64 {
         private_bytes(self.child.id()).unwrap_or(0)
     }

@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-/// Limit for the quick study with its record and report.
+/// Limit for the quick study with its record and report, in seconds.
 const STUDY_S: f64 = 120.0;
-/// Limit for the report.
+/// Limit for the size of the report, in MiB.
 const PAGE_MIB: f64 = 6.0;
-/// Limit for a clean release build.
+/// Limit for a clean release build, in seconds.
 const BUILD_S: f64 = 300.0;
-/// Limit for reading and fitting a full study.
+/// Limit for reading and fitting a full study, in seconds.
 const FIT_S: f64 = 10.0;
 
 /// The synthetic full study: nine passes of twelve cases with two phases, 20,000 calls each.
@@ -201,7 +201,7 @@ fn write_pass(writer: &mut Writer, random: &mut ChaCha8Rng, pass: u32) -> Result
     Ok(())
 }
 
-/// Returns about a microsecond plus a slope that depends on the case; one call in a thousand is an outlier.
+/// Returns a cost of about one microsecond plus a slope that depends on the case. One call in a thousand is an outlier.
 fn cost_ns(random: &mut ChaCha8Rng, case: u32, n: u32) -> u64 {
     let jitter = u64::from(random.next_u32() % 60);
     let outlier = if random.next_u32().is_multiple_of(1000) { u64::from(random.next_u32() % 50_000) } else { 0 };

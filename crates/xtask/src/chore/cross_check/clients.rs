@@ -10,7 +10,7 @@ use std::process::Command;
 /// Size of the file that is requested whole, in parts and compressed, in bytes.
 const FILE_BYTES: usize = 200_000;
 
-/// A call of `curl`, and the expected result.
+/// A call of `curl` and its expected result.
 #[derive(Debug, Clone, Copy)]
 struct Call {
     what: &'static str,

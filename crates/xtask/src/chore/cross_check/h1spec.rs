@@ -1,7 +1,8 @@
 //! The requests of `h1spec`, read from its source and sent unchanged.
 //!
-//! Its cases are TypeScript: a request, ranges of statuses one of which is expected, or that the server waits; and the
-//! body if the status is 200. As in the suite, the first bytes that come within half a second decide.
+//! Its cases are TypeScript objects. Each contains a request, the expected ranges of statuses or the expectation that
+//! the server waits, and the body if the status is 200. As in the suite, the first bytes that arrive within half a
+//! second are judged.
 
 use super::Score;
 use anyhow::{Context, Result, ensure};
@@ -10,7 +11,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the suite waits.
+/// How long the suite waits for a response.
 const WAIT: Duration = Duration::from_millis(500);
 
 /// A case of the suite.
@@ -23,7 +24,7 @@ struct Case {
     body: Option<String>,
 }
 
-/// Sends every case. Returns how many answers the suite expects.
+/// Sends every case. Returns how many responses match the suite's expectation.
 pub(super) fn score(folder: &Path, port: u16) -> Result<Score> {
     let path = folder.join("http_test.ts");
     let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
@@ -39,7 +40,7 @@ pub(super) fn score(folder: &Path, port: u16) -> Result<Score> {
     Ok(Score { passed: cases.len() - failed.len(), failed })
 }
 
-/// Reads the cases; they are between `testCases` and the end of this array.
+/// Parses the cases, between `testCases` and the end of that array.
 fn cases(text: &str) -> Result<Vec<Case>> {
     let list = text.split_once("const testCases").and_then(|(_, rest)| rest.split_once("\n];")).context("no cases")?.0;
     let cases: Vec<Case> = list.split("request: ").skip(1).map(case).collect::<Option<_>>().context("a case")?;
@@ -47,7 +48,7 @@ fn cases(text: &str) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Reads a case, from its request on.
+/// Parses a case, starting at its request.
 fn case(text: &str) -> Option<Case> {
     let string = |text: &str| -> Option<String> {
         serde_json::from_str(&text[..end_of_string(text)?].replace("\\x", "\\u00")).ok()
@@ -86,7 +87,7 @@ fn end_of_string(text: &str) -> Option<usize> {
 }
 
 impl Case {
-    /// Returns whether the suite expects an answer; `None` is that nothing came in time.
+    /// Returns whether the suite expects a response; `None` means that nothing arrived in time.
     fn permits(&self, answer: Option<&str>) -> bool {
         let Some(answer) = answer else { return self.statuses.is_empty() };
         let status = answer.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)?.parse().ok()).unwrap_or(0);
@@ -96,11 +97,11 @@ impl Case {
     }
 }
 
-/// Sends a request. Returns what comes first, which is nothing if the server closes the connection.
+/// Sends a request. Returns the first bytes received, which are empty if the server closes the connection.
 fn ask(port: u16, request: &str) -> Result<Option<String>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(WAIT))?;
-    // A server may close before it has read all; what it said comes first.
+    // A server may close the connection before it has read everything; its response arrives first.
     let _ = stream.write_all(request.as_bytes());
     let mut buffer = [0; 1024];
     match stream.read(&mut buffer) {

@@ -1,11 +1,11 @@
-//! `h2spec`, a suite of HTTP/2 in a program of its own.
+//! `h2spec`, an HTTP/2 test suite in a separate program.
 
 use super::Score;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the suite. Returns how many cases passed; `failed` has the lines that say which did not.
+/// Runs the suite. Returns the number of cases that passed, and the descriptions of those that failed.
 pub(super) fn score(program: &Path, port: u16, is_tls: bool) -> Result<Score> {
     let mut command = Command::new(program);
     command.args(["--host", "127.0.0.1", "--port", &port.to_string(), "--timeout", "2"]);
@@ -20,13 +20,13 @@ pub(super) fn score(program: &Path, port: u16, is_tls: bool) -> Result<Score> {
     Ok(Score { passed, failed: failed(&text) })
 }
 
-/// Reads the last line: `146 tests, 145 passed, 1 skipped, 0 failed`.
+/// Parses the last line: `146 tests, 145 passed, 1 skipped, 0 failed`.
 fn passed(text: &str) -> Option<usize> {
     let line = text.lines().rev().find(|line| line.contains(" tests, "))?;
     line.split(", ").find_map(|part| part.strip_suffix(" passed"))?.parse().ok()
 }
 
-/// Returns the descriptions of the cases that failed, each once: the program repeats them at its end.
+/// Returns the descriptions of the failed cases without duplicates: the program repeats them at its end.
 fn failed(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = text
         .lines()

@@ -2,9 +2,9 @@
 //!
 //! Two clients (`curl`, `h2load`) must accept its responses, and a suite of malformed and ambiguous requests
 //! (`Http11Probe`, in the checkout given with `--probes`) must get the expected responses, except for the differences
-//! listed in `probes.rs` with reasons. Requests that the suite builds by code are reported, not sent. This suite,
-//! `h1spec` (`--h1spec`) and `h2spec` (`--h2spec`) are run against the other installed servers, too, and ours must pass
-//! as many cases as the best of them.
+//! listed in `probes.rs` with reasons. Requests that the suite builds with code are reported, not sent. This suite,
+//! `h1spec` (`--h1spec`) and `h2spec` (`--h2spec`) are also run against the other installed servers; ours must pass at
+//! least as many cases as the best of them.
 
 mod clients;
 mod h1spec;
@@ -31,7 +31,7 @@ pub(crate) struct Words {
     h2spec: Option<PathBuf>,
 }
 
-/// How a server fared with a suite.
+/// The result of a suite for a server.
 struct Score {
     /// The number of cases that passed.
     passed: usize,
@@ -83,7 +83,8 @@ fn http2(folder: &Path, root: &Path, program: &Path) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Runs a suite against servers. Returns whether ours, of each kind, pass as many cases as the best of the others.
+/// Runs a suite against servers. Returns whether our servers of each kind pass at least as many cases as the best of
+/// the others.
 fn compared(suite: &str, servers: &[Server], score: impl Fn(&Server) -> Result<Score>) -> Result<bool> {
     let (mut ours, mut best) = (usize::MAX, 0);
     for server in servers {

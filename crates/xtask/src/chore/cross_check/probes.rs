@@ -1,8 +1,9 @@
 //! The requests of `Http11Probe`, read from its sources and sent unchanged.
 //!
 //! Its cases are C# code with an identifier, a request as text, and the permitted answers: a status, or a sentence that
-//! contains statuses. A case whose request is built by code is counted and left out. Only the status of a response is
-//! compared and, where the case demands it, whether the connection is then closed; headers and body are not.
+//! contains statuses. A case whose request is built by code is counted and left out. The comparison uses only the
+//! status of a response and, if the case demands it, whether the connection is then closed. It ignores headers and
+//! body.
 
 use super::{PORT, Score, said};
 use anyhow::{Context, Result, ensure};
@@ -33,7 +34,7 @@ struct Probe {
     expected: String,
 }
 
-/// How an answer compares with what the suite expects.
+/// The relation of a response to the suite's expectation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Agreement {
     /// The suite expects this answer.
@@ -41,12 +42,12 @@ enum Agreement {
     /// The suite expects the request's body to be accepted, but the server supports no method with a body (it answers
     /// 405).
     TakesNoBody,
-    /// The suite expects another answer.
+    /// The suite expects a different answer.
     Differs,
 }
 
 fn compare(probe: &Probe, answer: &str) -> Agreement {
-    // If the suite permits no success, the server must refuse the request's fault, and not merely its method.
+    // If the suite permits no success, the server must reject the request for its fault, not merely for its method.
     let is_refused = answer == "405" && probe.request.starts_with(b"POST ");
     if is_allowed(&probe.expected, answer) {
         Agreement::Agrees
@@ -75,7 +76,8 @@ fn read(folder: &Path, port: u16) -> Result<(Vec<Probe>, Vec<String>)> {
     Ok((probes, by_code))
 }
 
-/// Sends every case to a server of files, which need not take bodies. Returns how many answers the suite expects.
+/// Sends every case to a file server, which need not accept bodies. Returns how many responses match the suite's
+/// expectation.
 pub(super) fn score(folder: &Path, port: u16) -> Result<Score> {
     let probes = read(folder, port)?.0;
     let mut failed = Vec::new();
@@ -88,7 +90,7 @@ pub(super) fn score(folder: &Path, port: u16) -> Result<Score> {
     Ok(Score { passed: probes.len() - failed.len(), failed })
 }
 
-/// Sends every case. Returns whether the answers are those that the suite expects or that are listed here.
+/// Sends every case. Returns whether each answer is expected by the suite or listed here.
 pub(super) fn check(folder: &Path) -> Result<bool> {
     let (asked, by_code) = read(folder, PORT)?;
     let (mut agreed, mut no_body_taken, mut failures) = (0, 0, Vec::new());
@@ -280,7 +282,7 @@ mod tests {
         }
     }
 
-    /// Once every POST that was answered 405 counted as one whose body the suite expects to be accepted.
+    /// Every POST answered with 405 once counted as a request whose body the suite expects to be accepted.
     #[test]
     fn a_refused_method_does_not_count_as_refused_smuggling() {
         let post = |expected: &str| Probe {

@@ -1,8 +1,8 @@
-//! What an ELF file says of itself: the machine, the system that it is for, the interpreter that starts it.
+//! The identity of an ELF file: its machine, its target system, and the interpreter that starts it.
 //!
-//! A linker that was given the wrong target makes a file as gladly as one that was given the right one. So the
-//! three places where a program's system is written are read back: the header's ABI byte (FreeBSD fills it in), the
-//! note with the vendor's name (all three BSDs have one, two of them with the version), and the interpreter's path.
+//! A linker with the wrong target also produces a file without an error. The three places that identify a program's
+//! system are therefore read back: the ABI byte of the header (FreeBSD fills it in), the note with the vendor's name
+//! (all three BSDs have one, two of them with the version), and the interpreter's path.
 
 use anyhow::{Context, Result, anyhow, bail};
 use object::elf::{ELFOSABI_FREEBSD, ELFOSABI_NONE, EM_X86_64, FileHeader64, NoteType};
@@ -10,10 +10,10 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, U32};
 use std::fmt;
 
-/// The type of the note that holds the system's version, with each of the BSDs.
+/// The type of the note with the system's version, on all of the BSDs.
 const IDENT: NoteType = NoteType(1);
 
-/// Systems that linked programs are for.
+/// Target systems of linked programs.
 #[allow(clippy::enum_variant_names, reason = "that is what they are called")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum System {
@@ -23,10 +23,10 @@ pub(super) enum System {
 }
 
 impl System {
-    /// Each of them.
+    /// All systems.
     pub(super) const ALL: [Self; 3] = [Self::FreeBsd, Self::NetBsd, Self::OpenBsd];
 
-    /// Its name, which is also the name in its note.
+    /// Returns the name of the system, which is also the name in its note.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::FreeBsd => "FreeBSD",
@@ -35,7 +35,7 @@ impl System {
         }
     }
 
-    /// The program that its kernel starts to start a program. NetBSD has one under two names: GCC and LLVM differ.
+    /// Returns the paths of the program interpreter. NetBSD's has two paths: GCC and LLVM differ.
     fn interpreters(self) -> &'static [&'static str] {
         match self {
             Self::FreeBsd => &["/libexec/ld-elf.so.1"],
@@ -44,7 +44,8 @@ impl System {
         }
     }
 
-    /// What the number in its note means: FreeBSD counts M mm Rxx, NetBSD MM mm 00 pp 00, OpenBSD does not count.
+    /// Decodes the version number of the note. Its decimal digits are M mm Rxx for FreeBSD and MM mm 00 pp 00 for
+    /// NetBSD; OpenBSD has none.
     fn version(self, number: u32) -> String {
         match self {
             Self::FreeBsd => format!("{}.{}", number / 100_000, number / 1_000 % 100),
@@ -54,14 +55,14 @@ impl System {
     }
 }
 
-/// What a file says of itself.
+/// The identity of an ELF file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// From the vendor's note.
+    /// The system in the vendor's note.
     pub(super) system: System,
-    /// From the vendor's note; nothing where the vendor does not count.
+    /// The version in the vendor's note; empty if the vendor does not state one.
     pub(super) version: String,
-    /// The path of the program that starts it.
+    /// The path of the program interpreter.
     pub(super) interpreter: String,
 }
 
@@ -72,7 +73,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Reads a program for x86-64; whatever does not fit together is an error.
+/// Returns the identity of an x86-64 program. Inconsistent information is an error.
 pub(super) fn identity(bytes: &[u8]) -> Result<Identity> {
     let header = FileHeader64::<Endianness>::parse(bytes).context("this is no 64-bit ELF file")?;
     let endian = header.endian().context("the header names no byte order")?;
@@ -99,7 +100,7 @@ pub(super) fn identity(bytes: &[u8]) -> Result<Identity> {
         bail!("the note says {}, but the interpreter is {interpreter}", system.name());
     }
     let abi = header.e_ident.os_abi;
-    // FreeBSD's kernel goes by the note first; zig's linker leaves the byte at nought, FreeBSD's own fills it in.
+    // FreeBSD's kernel checks the note first. zig's linker leaves the byte at 0; FreeBSD's linker fills it in.
     if abi != ELFOSABI_NONE && (abi, system) != (ELFOSABI_FREEBSD, System::FreeBsd) {
         bail!("the note says {}, but the header's ABI is {}", system.name(), abi.0);
     }
@@ -116,7 +117,7 @@ fn number(description: &[u8], endian: Endianness) -> Result<u32> {
 mod unit {
     use super::*;
 
-    /// A program header's bytes: type, place and size in the file.
+    /// Returns the bytes of a program header: type, offset and size in the file.
     fn segment(kind: u32, at: usize, size: usize) -> Vec<u8> {
         let words = [at, at, at, size, size, 4];
         let flags: u32 = 4;
@@ -127,7 +128,7 @@ mod unit {
             .collect()
     }
 
-    /// An ELF file with an interpreter and one note.
+    /// Returns an ELF file with an interpreter and one note.
     fn file(abi: u8, machine: u16, interpreter: &str, name: &str, kind: u32, number: u32) -> Vec<u8> {
         let path = [interpreter.as_bytes(), &[0]].concat();
         let mut note: Vec<u8> = [name.len() as u32 + 1, 4, kind].iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -1,7 +1,7 @@
-//! The linker for other systems: zig, which carries the C libraries of the BSDs, called as rustc calls a C compiler.
+//! The linker for other systems: zig, which includes the C libraries of the BSDs. rustc calls it like a C compiler.
 //!
-//! rustc asks for libraries that zig does not carry. Each has a system's own reason to be asked for and none is used
-//! by Landau; if one were, its symbols would be missing and the link would fail, so leaving them out hides nothing.
+//! rustc requests libraries that zig does not include, for reasons specific to each system. Landau uses none of them.
+//! If it did, the link would fail for missing symbols, so leaving them out hides no error.
 
 use crate::program::Program;
 use anyhow::{Context, Result, bail};
@@ -22,34 +22,34 @@ pub(crate) struct Words {
     arguments: Vec<OsString>,
 }
 
-/// Libraries that rustc asks for and zig lacks: the kernel's memory and statistics (FreeBSD), and backtraces.
+/// Libraries that rustc requests and zig lacks: the kernel's memory and statistics (FreeBSD), and backtraces.
 const ABSENT: [&str; 5] = ["-lkvm", "-lmemstat", "-ldevstat", "-lprocstat", "-lexecinfo"];
 
-/// Calls zig in the place of the linker.
+/// Calls zig as the linker.
 pub(crate) fn run(words: &Words) -> Result<bool> {
     let zig = Program::new(&words.zig).args(["cc", "-target", &words.target]);
-    // rustc says paths relative to its own folder, not to the workspace.
+    // rustc's paths are relative to its working directory, not to the workspace.
     let here = std::env::current_dir().context("find the current folder")?;
     Ok(zig.args(rewritten(&words.arguments)).within(&here).status()?.success())
 }
 
-/// A target as zig names it: `x86_64-unknown-netbsd` is `x86_64-netbsd-none`.
+/// Returns zig's name of a target: `x86_64-netbsd-none` for `x86_64-unknown-netbsd`.
 fn zig_name(triple: &str) -> Option<String> {
     let mut parts = triple.split('-');
     let (processor, _vendor, system) = (parts.next()?, parts.next()?, parts.next()?);
     Some(format!("{processor}-{system}-none"))
 }
 
-/// What zig understands of what rustc says, and of what the build script of a crate with C in it says, which names the
-/// target in clang's words: zig was told already.
+/// Converts the arguments of rustc for zig. Also removes the target in clang's syntax, which build scripts of crates
+/// with C code add: `run` has already passed zig's target.
 fn rewritten(arguments: &[OsString]) -> Vec<OsString> {
     let is_target = |word: &OsString| word.to_str().is_some_and(|word| word.starts_with("--target="));
     let kept = arguments.iter().filter(|word| !is_target(word) && !ABSENT.iter().any(|absent| word == absent));
-    // The unwinder is a library of GCC's for rustc and of LLVM's for zig.
+    // For rustc the unwinder is a library of GCC; for zig it is one of LLVM.
     kept.map(|word| if word == "-lgcc_s" { "-lunwind".into() } else { word.clone() }).collect()
 }
 
-/// What links: zig, and this program, which stands between it and rustc.
+/// The linker: zig, and this program, which rustc calls and which calls zig.
 pub(super) struct Linker {
     folder: PathBuf,
     zig: PathBuf,
@@ -57,9 +57,9 @@ pub(super) struct Linker {
 }
 
 impl Linker {
-    /// With the zig of an earlier call, else with one fetched by pip into the folder.
+    /// Uses the zig of an earlier call, otherwise fetches one with pip into the folder.
     pub(super) fn find(folder: &Path) -> Result<Self> {
-        // Resolved now, because a rebuild of this program in the meantime replaces the file.
+        // Resolved now, because a rebuild of this program would replace the file.
         let own = std::env::current_exe().context("find this program")?;
         let home = folder.join("zig");
         let zig = home.join("ziglang/zig");
@@ -69,7 +69,8 @@ impl Linker {
         Ok(Self { folder: folder.to_owned(), zig, own })
     }
 
-    /// A program that rustc can call as a linker for a target: one line that calls this one.
+    /// Creates a script that rustc can call as the linker for a target. It consists of one line, which calls this
+    /// program.
     pub(super) fn script(&self, target: &str) -> Result<PathBuf> {
         let name = zig_name(target).with_context(|| format!("{target} names no system"))?;
         let path = self.folder.join(format!("linker-{name}"));
@@ -79,8 +80,8 @@ impl Linker {
     }
 }
 
-/// A program that stands in for a C compiler where nothing is linked: whatever it is told to compile comes out empty.
-/// What a crate has in C is not looked at there; what it has in Rust is.
+/// Creates a substitute for a C compiler, for checks that link nothing: its output files are empty. The C code of a
+/// crate is then not compiled; its Rust code is.
 pub(super) fn stand_in(folder: &Path) -> Result<PathBuf> {
     let path = folder.join("no-c-compiler");
     let text = "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n  if [ \"$1\" = -o ]; then : > \"$2\"; fi\n  shift\ndone\n";
@@ -94,7 +95,7 @@ fn write_script(path: &Path, text: &str) -> Result<()> {
     fs::set_permissions(path, mode).with_context(|| format!("make {} executable", path.display()))
 }
 
-/// Zig as a package of Python's, which brings it for every host.
+/// Fetches zig as a Python package, which is available for every host.
 fn fetch(home: &Path) -> Result<()> {
     let pip = |words: &[&str]| Program::new("python3").args(["-m", "pip"]).args(words);
     if !pip(&["--version"]).output().is_ok_and(|(status, ..)| status.success()) {
@@ -112,7 +113,7 @@ fn fetch(home: &Path) -> Result<()> {
     fs::rename(&part, home).with_context(|| format!("rename {} to {}", part.display(), home.display()))
 }
 
-/// A path as the shell reads it.
+/// Quotes a path for the shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }
@@ -127,7 +128,7 @@ mod unit {
         let said = words("-m64 a.o -Wl,--as-needed -lexecinfo -lpthread -lgcc_s -lkvm -lmemstat -lc -o landau");
         assert_eq!(rewritten(&said), words("-m64 a.o -Wl,--as-needed -lpthread -lunwind -lc -o landau"));
         assert_eq!(rewritten(&words("--target=x86_64-unknown-netbsd -c a.c -o a.o")), words("-c a.c -o a.o"));
-        // A file may be called like a library; only the whole word is one.
+        // A file may have a name like a library's; only the whole word is a library.
         let said = words("-L -lkvm.d /tmp/-lexecinfo libkvm.a");
         assert_eq!(rewritten(&said), said);
     }

@@ -1,8 +1,8 @@
 //! `targets`: compiles the program for systems other than Linux, and links it where possible.
 //!
 //! Nothing is run. A toolchain with the source of the standard library, and a linker, are downloaded once with apt-get
-//! and pip into `target/targets/` (several hundred MB); nothing is installed. `ci` leaves this out because of the
-//! download.
+//! and pip into `target/targets/` (several hundred MB); nothing is installed. `ci` does not run this chore because of
+//! the download.
 
 mod elf;
 pub(crate) mod linker;
@@ -86,7 +86,7 @@ fn chosen(words: &[String]) -> Result<Vec<Target>> {
     Ok(TARGETS.into_iter().filter(|(target, _)| is_chosen(target)).collect())
 }
 
-/// Links a target if possible, otherwise compiles it. Errors are printed.
+/// Links a target if possible, otherwise only compiles it. Errors are printed.
 fn row(toolchain: &Toolchain, folder: &Path, target: &'static str, linking: Option<(System, &Linker)>) -> Row {
     let began = Instant::now();
     let check = || print_error(check(toolchain, folder, target)).is_some();

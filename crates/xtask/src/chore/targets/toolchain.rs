@@ -1,5 +1,5 @@
-//! A Rust toolchain with the standard library's source, from which that library is built for systems that no
-//! toolchain here has it for.
+//! A Rust toolchain with the source of the standard library. The library is built from it for systems without a
+//! prebuilt one here.
 
 use crate::debian::{Client, closure, installed};
 use crate::program::Program;
@@ -8,19 +8,20 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What builds: a compiler, a cargo of the same release, and where their libraries are.
+/// A compiler, a cargo of the same release, and the directories of their libraries.
 pub(super) struct Toolchain {
     cargo: PathBuf,
     rustc: PathBuf,
     libraries: Option<OsString>,
 }
 
-/// Packages that are a toolchain together: compiler, source, cargo. Debian's stable releases carry a recent one for
-/// their browsers under names of its own.
+/// Packages that form a toolchain: compiler, source, cargo. Debian's stable releases contain a recent one for their
+/// browsers, under separate names.
 const FAMILIES: [[&str; 3]; 2] = [["rustc-web", "rust-web-src", "cargo-web"], ["rustc", "rust-src", "cargo"]];
 
 impl Toolchain {
-    /// The toolchain in use if it has the source, else that of an earlier call, else one fetched into the folder.
+    /// Returns the toolchain in use if it has the source, otherwise that of an earlier call, otherwise one fetched into
+    /// the folder.
     pub(super) fn find(folder: &Path) -> Result<Self> {
         let own = std::env::var_os("RUSTC").map_or_else(|| "rustc".into(), PathBuf::from);
         if let Ok(sysroot) = Program::new(&own).args(["--print", "sysroot"]).text()
@@ -38,15 +39,15 @@ impl Toolchain {
         Ok(Self { cargo: programs.join("cargo"), rustc: programs.join("rustc"), libraries })
     }
 
-    /// A call of its cargo that builds the standard library too. Both are asked for what only nightly toolchains
-    /// offer freely, hence the variable.
+    /// Returns a call of cargo that also builds the standard library. This needs unstable features of cargo and rustc,
+    /// which a stable toolchain permits only with `RUSTC_BOOTSTRAP`.
     pub(super) fn cargo(&self, action: &str, target: &str, folder: &Path) -> Program {
         let cargo = Program::cargo_at(&self.cargo)
             .args([action, "-Zbuild-std=std,panic_abort", "--locked", "--target", target])
             .env("RUSTC", &self.rustc)
             .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_TARGET_DIR", folder.join("build"))
-            // What nobody will run or debug needs no time and room for that.
+            // Nobody will run or debug the result, so optimisation and debug information are turned off.
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
             .env("CARGO_INCREMENTAL", "0");
@@ -56,7 +57,7 @@ impl Toolchain {
         }
     }
 
-    /// The compiler's version.
+    /// Returns the compiler's version.
     pub(super) fn version(&self) -> Result<String> {
         let rustc = Program::new(&self.rustc).arg("--version");
         let rustc = match &self.libraries {
@@ -71,7 +72,7 @@ fn has_source(sysroot: &Path) -> bool {
     sysroot.join("lib/rustlib/src/rust/library/std/Cargo.toml").exists()
 }
 
-/// Every folder that Debian keeps an architecture's libraries in.
+/// Returns all directories in which Debian keeps the libraries of an architecture.
 fn libraries(folder: &Path) -> Result<OsString> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
@@ -83,7 +84,7 @@ fn libraries(folder: &Path) -> Result<OsString> {
     std::env::join_paths(paths).context("a folder's name holds a colon")
 }
 
-/// Takes the newest family of packages that is new enough for this workspace.
+/// Fetches the newest family of packages that is recent enough for this workspace.
 fn fetch(folder: &Path, home: &Path) -> Result<()> {
     let apt = folder.join("apt");
     println!("fetching a Rust toolchain with its source by apt-get into {}", folder.display());
@@ -126,7 +127,7 @@ fn fetch(folder: &Path, home: &Path) -> Result<()> {
     fs::rename(&part, home).with_context(|| format!("rename {} to {}", part.display(), home.display()))
 }
 
-/// Major and minor number of a version.
+/// Returns the major and minor numbers of a version.
 fn numbers(version: &str) -> (u32, u32) {
     let mut numbers = version.split('.').map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))

@@ -1,4 +1,5 @@
-//! What a crate must not do: depend upwards, read a clock, do I/O, or know a benchmark by name.
+//! Checks that a crate does not depend upwards, read a clock, do I/O, or know a benchmark by name, where that is
+//! forbidden.
 
 use super::source::{code_lines, has_word};
 use super::{File, Findings};
@@ -112,7 +113,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ("crates/wire/src/", &["Instant", "SystemTime::now"], "a message means the same at any time"),
 ];
 
-/// Files of the engine that may contain a benchmark's name, and why.
+/// Files of the engine that may contain a benchmark's name, with reasons.
 const NAMESAKES: &[(&str, &str)] =
     &[("crates/engine/src/limit.rs", "it explains failed system calls, after which some benchmarks are named")];
 

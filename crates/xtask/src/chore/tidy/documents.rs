@@ -1,4 +1,4 @@
-//! Statements of the documents that can be checked: the list of dependencies, and the table of the calibration.
+//! Checks statements of the documents: the list of dependencies and the table of the calibration.
 
 use super::{File, Findings};
 use crate::chore::calibrate;
@@ -50,7 +50,7 @@ fn stated(text: &str) -> BTreeSet<String> {
     text.lines().filter_map(name).collect()
 }
 
-/// Checks that the table of the calibration names the command that made it.
+/// Checks that the table of the calibration contains the command that generated it.
 pub(crate) fn check_calibration(files: &[File]) -> Findings {
     let Some(document) = files.iter().find(|file| file.path == METHODOLOGY) else {
         return vec![format!("{METHODOLOGY} is missing")];

@@ -1,10 +1,10 @@
-//! Checks that no file contains the address of a package registry: the address of a mirror in a lock file would break
-//! the builds of others.
+//! Checks that no file contains the address of a package registry. The address of a mirror in a lock file would break
+//! other users' builds.
 
 use super::source::line_of;
 use super::{File, Findings};
 
-/// Parts of such addresses, split so that this file contains none.
+/// Parts of such addresses. They are split so that this file contains none.
 const HOSTS: &[&str] = &[
     concat!("index.crates", ".io"),
     concat!("static.crates", ".io"),
@@ -22,7 +22,7 @@ const HOSTS: &[&str] = &[
     concat!("sparse", "+http"),
 ];
 
-/// The name of cargo's default source in a lock file, whichever mirror is used.
+/// The name of cargo's default source in a lock file. It does not depend on the mirror.
 const USUAL: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 pub(crate) fn check(files: &[File]) -> Findings {

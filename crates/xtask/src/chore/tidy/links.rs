@@ -27,7 +27,7 @@ fn targets(text: &str) -> Vec<(usize, String)> {
         if is_code {
             continue;
         }
-        // Every second part between back quotes is code.
+        // Every second part between backquotes is code.
         for piece in line.split('`').step_by(2).flat_map(|prose| prose.split("](").skip(1)) {
             let target = piece.split([')', ' ']).next().unwrap_or_default();
             if !target.contains("://") && !target.starts_with("mailto:") {

@@ -1,6 +1,6 @@
 //! `tidy`: checks the rules of the repository that no compiler or lint checks.
 //!
-//! Each rule is a function from files to findings; a finding names the place and the problem.
+//! Each rule is a function from files to findings. A finding states the location and the problem.
 
 mod crates;
 mod documents;
@@ -15,7 +15,7 @@ use crate::workspace;
 use anyhow::Result;
 use std::path::Path;
 
-/// A file of the tree.
+/// A text file of the tree.
 pub(crate) struct File {
     /// Path relative to the root, with `/`.
     pub(crate) path: String,
@@ -30,7 +30,7 @@ impl File {
     }
 }
 
-/// Places and problems.
+/// Locations and problems, one per text.
 pub(crate) type Findings = Vec<String>;
 
 pub(crate) fn run() -> Result<bool> {

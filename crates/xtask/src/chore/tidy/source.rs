@@ -1,8 +1,8 @@
 //! The lines of a Rust file that are code outside unit tests.
 //!
-//! Clippy and rustc check what a lint can express: long functions, `unwrap`, `unsafe`, printing. What is left are names
-//! that a crate must not use, and for these it is enough to look at lines, because rustfmt has laid them out: a comment
-//! starts its line, and a module of tests ends at the brace in the column of its `#[cfg(test)]`.
+//! Clippy and rustc check what a lint can express: long functions, `unwrap`, `unsafe`, printing. The remaining rules
+//! are about names that a crate must not use. For these it is sufficient to examine lines, because rustfmt has
+//! formatted them: a comment starts its line, and a test module ends at the brace in the column of its `#[cfg(test)]`.
 
 /// Returns the lines of code with their numbers, counted from 1, without comments and unit tests.
 pub(crate) fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -25,7 +25,7 @@ pub(crate) fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Where a line is in relation to an item that is compiled for tests only; with the column of its attribute.
+/// The position of a line relative to an item that is compiled only for tests, with the column of its attribute.
 #[derive(Clone, Copy)]
 enum Test {
     /// Outside.
@@ -36,7 +36,7 @@ enum Test {
     Body(usize),
 }
 
-/// Returns whether a line holds a name that is not part of a longer one.
+/// Returns whether a line contains a name that is not part of a longer one.
 pub(crate) fn has_word(line: &str, word: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {

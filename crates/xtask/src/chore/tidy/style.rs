@@ -1,15 +1,15 @@
 //! Rules of style that no lint of rustc or Clippy checks.
 //!
-//! Clippy checks the length of functions, `unwrap` and printing, and rustc denies `unsafe`. Both lints apply only where
-//! a crate inherits them, so that is checked here.
+//! Clippy checks the length of functions, `unwrap` and printing, and rustc denies `unsafe`. These lints apply only to
+//! crates that inherit them, which is checked here.
 
 use super::source::line_of;
 use super::{File, Findings};
 
-/// The maximum number of columns, comments included; rustfmt leaves those alone.
+/// The maximum number of columns, including comments, which rustfmt does not wrap.
 const COLUMNS: usize = 120;
 
-/// Crates with lints of their own, and why.
+/// Crates with separate lint settings, with reasons.
 const OWN_LINTS: &[(&str, &str)] = &[
     ("crates/sys/Cargo.toml", "it is the crate for `unsafe`"),
     ("crates/mail/fuzz/Cargo.toml", "it is a workspace of its own, built by cargo-fuzz"),

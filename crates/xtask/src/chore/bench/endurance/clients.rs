@@ -1,4 +1,4 @@
-//! The clients: each is a thread that asks, checks, and pauses.
+//! The clients. Each is a thread that sends requests, checks the responses, and pauses.
 
 use super::PORTS;
 use super::hostile;
@@ -17,63 +17,64 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The files with their lengths.
+/// The names and lengths of the files.
 const FILES: [(&str, usize); 4] = [("f", 300), ("f8k", 8_192), ("f40k", 40_000), ("f2m", 2_000_000)];
-/// The indices of the file that is downloaded slowly, and of the one that is asked for many times at once.
+/// The indices of the file that is downloaded slowly, and of the one that is requested many times at once.
 const LARGE: usize = 3;
 const MEDIUM: usize = 1;
 
-/// The stack of a client.
+/// The stack size of a client.
 const STACK_BYTES: usize = 256 << 10;
-/// Clients begin within this time.
+/// All clients start within this time.
 const START_MS: u64 = 10_000;
-/// A client pauses for this time at most, and half of it in the mean. It is shorter than the server's idle timeout.
+/// The maximum pause of a client; the mean is half of it. It is shorter than the server's idle timeout.
 const PAUSE_MS: u64 = 24_000;
-/// A client of a large file pauses so long after each part of 16 KiB.
+/// The pause of a client of a large file after each 16 KiB.
 const LARGE_PAUSE: Duration = Duration::from_millis(250);
-/// A slow head comes in so many lines of a kilobyte, with a pause after each: within the server's timeout for a head.
+/// The number of lines of a slow request head, of one kilobyte each, with a pause after each line. The total is within
+/// the server's timeout for a head.
 const HEAD_LINES: usize = 6;
 const HEAD_PAUSE: Duration = Duration::from_secs(1);
-/// A client that does not read asks for so many files, and begins to read after this time.
+/// The number of files that a slow reader requests at once, and the time after which it begins to read.
 const PIPELINED: usize = 100;
 const READ_AFTER: Duration = Duration::from_secs(12);
-/// The receive buffer of a slow client in bytes, so that the server cannot leave everything to the kernel.
+/// The receive buffer of a slow client in bytes, so that the server cannot leave all responses to the kernel's buffers.
 const RECEIVE_BUFFER: u32 = 16 << 10;
-/// The streams that a client of HTTP/2 has at a time.
+/// The number of concurrent streams of an HTTP/2 client.
 const STREAMS: usize = 8;
-/// A client connects again after so many requests.
+/// The number of requests after which a client reconnects.
 const REQUESTS: usize = 10;
 
-/// What a client does.
+/// The behaviour of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// Asks now and then on one connection.
+    /// Sends occasional requests on one connection.
     Kept,
-    /// Asks on a new connection each time.
+    /// Sends each request on a new connection.
     Fresh,
-    /// The same as `Kept` over TLS.
+    /// Like `Kept`, over TLS.
     Tls,
-    /// Asks for several files at a time over HTTP/2.
+    /// Requests several files at a time over HTTP/2.
     Http2,
-    /// The same over TLS.
+    /// Like `Http2`, over TLS.
     Http2Tls,
     /// Downloads a large file slowly.
     Large,
-    /// The same over TLS.
+    /// Like `Large`, over TLS.
     LargeTls,
-    /// Sends its head slowly.
+    /// Sends its request head slowly.
     SlowHead,
-    /// The same over TLS.
+    /// Like `SlowHead`, over TLS.
     SlowHeadTls,
-    /// Asks for many files at once and reads nothing for a while.
+    /// Requests many files at once (pipelining) and reads nothing for a while.
     SlowReader,
-    /// The same over TLS.
+    /// Like `SlowReader`, over TLS.
     SlowReaderTls,
-    /// Sends what no client should, or leaves in the middle.
+    /// Sends invalid or abusive requests, or disconnects in the middle.
     Hostile,
 }
 
-/// Each kind, as often as its share of twenty clients.
+/// The kinds of twenty clients; each kind occurs according to its share.
 pub(super) const SHARES: [Kind; 20] = [
     Kind::Kept,
     Kind::Kept,
@@ -123,13 +124,13 @@ impl Kind {
         matches!(self, Self::Http2 | Self::Http2Tls)
     }
 
-    /// Returns whether it receives into a small buffer.
+    /// Returns whether the client uses a small receive buffer.
     fn is_slow(self) -> bool {
         matches!(self, Self::Large | Self::LargeTls | Self::SlowReader | Self::SlowReaderTls)
     }
 }
 
-/// The served directory, and what is in it.
+/// The served directory and its contents.
 pub(super) struct Site {
     pub(super) root: PathBuf,
     contents: Vec<Vec<u8>>,
@@ -151,7 +152,7 @@ impl Site {
         Ok(Self { root, contents, tls: Tls::new()? })
     }
 
-    /// Asks for every file once, each on a new connection.
+    /// Requests every file once, each on a new connection.
     pub(super) fn visit_all(&self) -> Result<()> {
         for (file, (name, _)) in FILES.iter().enumerate() {
             let got = Http1::new(Stream::plain()?).get(&format!("/{name}"), "");
@@ -161,7 +162,7 @@ impl Site {
         Ok(())
     }
 
-    /// Judges what came for a file.
+    /// Judges the response to a request for a file.
     fn judge(&self, file: usize, got: Result<Answer, Lost>) -> Outcome {
         match got {
             Ok(answer) if answer.status == 200 && answer.body == self.contents[file] => Outcome::Whole,
@@ -179,7 +180,7 @@ impl Site {
     }
 }
 
-/// Starts clients, with the time from which on losses are timed; each returns its counts when it ends.
+/// Starts clients. `began` is the origin of the times of losses. Each client returns its counts when it ends.
 pub(super) fn start(
     site: &Arc<Site>,
     count: usize,
@@ -230,7 +231,7 @@ impl Client {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Pauses, but not longer than the run.
+    /// Pauses, but not beyond the end of the run.
     fn pause(&self, time: Duration) {
         let end = Instant::now() + time;
         while let left = end.saturating_duration_since(Instant::now())
@@ -257,7 +258,7 @@ impl Client {
         self.random.random_range(0..LARGE)
     }
 
-    /// Connects as this kind does.
+    /// Connects in the way of this kind.
     fn connect(&self) -> Result<Stream> {
         let stream =
             if self.kind.is_tls() { Stream::tls(&self.site.tls, self.kind.is_http2()) } else { Stream::plain() }?;
@@ -267,7 +268,7 @@ impl Client {
         Ok(stream)
     }
 
-    /// Makes a connection and what this kind does on it.
+    /// Opens a connection and acts on it according to the kind.
     fn connection(&mut self) -> Result<()> {
         match self.kind {
             Kind::Kept | Kind::Tls => self.ask(10 * REQUESTS)?,
@@ -277,7 +278,7 @@ impl Client {
             Kind::SlowHead | Kind::SlowHeadTls => self.send_slowly()?,
             Kind::SlowReader | Kind::SlowReaderTls => self.read_late()?,
             Kind::Hostile => {
-                // What becomes of it does not matter: neither does an error of the connection.
+                // The result does not matter, and neither does a connection error.
                 let port = PORTS[self.random.random_range(0..2)];
                 let _ = connect(port).and_then(|stream| hostile::act(stream, &mut self.random));
                 self.count(Outcome::Hostile);
@@ -286,7 +287,7 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for small files, one after another.
+    /// Requests small files, one after another.
     fn ask(&mut self, count: usize) -> Result<()> {
         let mut client = Http1::new(self.connect()?);
         for _ in 0..if self.kind == Kind::Tls { REQUESTS } else { count } {
@@ -306,7 +307,7 @@ impl Client {
     fn ask_http2(&mut self) -> Result<()> {
         let mut client = match Http2::new(self.connect()?) {
             Ok(client) => client,
-            // The handshake was refused, as TLS says it.
+            // The TLS handshake was refused.
             Err(error) => {
                 self.count(Outcome::of(Lost::Unanswered(error.to_string())));
                 return Ok(());
@@ -332,7 +333,7 @@ impl Client {
     fn download(&mut self) -> Result<()> {
         let mut client = Http1::new(self.connect()?);
         let request = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", FILES[LARGE].0);
-        // What the server says instead can be read nevertheless.
+        // After a failed write, the response of the server can still be read.
         let _ = client.stream.write_all(request.as_bytes());
         let got = client.answer(&mut || self.pause(LARGE_PAUSE));
         let outcome = self.site.judge(LARGE, got);
@@ -366,7 +367,7 @@ impl Client {
         self.pause(READ_AFTER);
         for _ in 0..PIPELINED {
             let got = client.answer(&mut || ());
-            // When its memory is used up, the server ends connections that do not take what was sent.
+            // When its memory is used up, the server closes connections whose clients do not read their responses.
             let is_ended = matches!(got, Err(Lost::Cut(_) | Lost::Unanswered(_)));
             let outcome = if is_ended { Outcome::Dropped } else { self.site.judge(MEDIUM, got) };
             if !self.count(outcome) {

@@ -1,4 +1,4 @@
-//! Clients that send what no client should, or leave in the middle.
+//! Clients that send invalid or abusive requests, or disconnect in the middle.
 
 use crate::table;
 use anyhow::Result;
@@ -12,15 +12,15 @@ use std::net::TcpStream;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// A client waits so long for an answer, of which it reads a part.
+/// How long a client waits for a response, of which it reads only a part.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The frames of a flood.
+/// The number of frames in a flood.
 const FLOOD: u32 = 2000;
 
-/// The requests that the parsers' and the server's tests send, too.
+/// The requests that the tests of the parsers and of the server also send.
 static REQUESTS: LazyLock<Vec<table::Case>> = LazyLock::new(table::cases);
 
-/// Does one of the things that hostile clients do.
+/// Performs one of the attacks, chosen at random.
 pub(super) fn act(mut stream: TcpStream, random: &mut ChaCha8Rng) -> Result<()> {
     let bytes = match random.random_range(0..10) {
         0..4 => REQUESTS[random.random_range(0..REQUESTS.len())].bytes.clone(),
@@ -28,7 +28,7 @@ pub(super) fn act(mut stream: TcpStream, random: &mut ChaCha8Rng) -> Result<()> 
         5 => http2(|out| (0..FLOOD).for_each(|_| frame::write_settings(&[], out))),
         6 => http2(endless_block),
         7 => {
-            // A handshake of TLS, it seems.
+            // Looks like the start of a TLS handshake.
             let mut bytes: Vec<u8> = (0..600).map(|_| random.random()).collect();
             bytes[..5].copy_from_slice(&[0x16, 3, 1, 2, 0]);
             bytes
@@ -51,7 +51,7 @@ fn http2(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// Begins streams and resets each.
+/// Opens streams and resets each of them.
 fn resets(out: &mut Vec<u8>) {
     let mut encoder = Encoder::new();
     for stream in (1..).step_by(2).take(FLOOD as usize) {

@@ -1,12 +1,12 @@
-//! `bench endurance`: thousands of mixed clients at our server for half an hour, under half the memory that they would
-//! like.
+//! `bench endurance`: runs thousands of mixed clients against our server for half an hour, with half the memory that
+//! they need.
 //!
-//! The clients are met twice. At first memory is not limited, so that no answer may be refused, and the most that the
-//! server holds for them is what they would like. Then a new server gets half of that for connections (`--memory`), and
-//! as much (`RLIMIT_DATA`) for everything beyond what it has at rest: an allocation that fails would end it. Meanwhile
-//! its memory and descriptors are read once a second, and every answer is compared with the file. The server and the
-//! clients share all processors; the clients pause, so that both together are far from using them: this is a test of
-//! resources, not of speed.
+//! The clients run twice. In the first run memory is not limited, so no response may be refused. The peak of the memory
+//! that the server holds for connections is what the clients need. In the second run a new server gets half of that for
+//! connections (`--memory`), and the same amount (`RLIMIT_DATA`) for everything beyond its memory at rest; a failed
+//! allocation would end the server. Its memory and descriptors are sampled once a second, and every response is
+//! compared with the file. The server and the clients share all processors. Because the clients pause, both together
+//! are far from saturating them: this is a test of resources, not of speed.
 
 mod clients;
 mod hostile;
@@ -29,17 +29,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tally::Tally;
 
-/// How long the clients are at the server without a limit.
+/// The duration of the run without a limit.
 const FREE: Duration = Duration::from_secs(90);
-/// How long the server has to forget the clients before its descriptors are counted: longer than a refused connection
-/// stays open, and than the server waits for a client to close.
+/// The time between the end of the clients and the count of descriptors. It is longer than a refused connection stays
+/// open, and longer than the server waits for a client to close.
 const FORGET: Duration = Duration::from_secs(35);
-/// The ports: without and with TLS, and the metrics.
+/// The ports: without TLS, with TLS, and of the metrics.
 const PORTS: [u16; 3] = [18_111, 18_112, 18_113];
-/// The descriptors that the server may have opened for itself meanwhile, such as those of threads that start when they
-/// are needed first. A leak would be of one in each of many connections.
+/// The number of descriptors that the server may have opened for internal use, such as those of threads that start on
+/// demand. A leak would lose one descriptor for each of many connections.
 const OWN_DESCRIPTORS: u64 = 4;
-/// The most that resident memory may grow over the run, by the upper end of its interval, relative to its mean.
+/// The maximum growth of resident memory over the run, relative to its mean, at the upper end of the confidence
+/// interval.
 const GROWTH: f64 = 0.05;
 
 /// Arguments of `bench endurance`.
@@ -56,10 +57,10 @@ pub(crate) struct Words {
     samples: Option<PathBuf>,
 }
 
-/// The cache of each worker of the limited server: room for the small files.
+/// The cache size of each worker of the limited server: enough for the small files.
 const CACHE: &str = "512KiB";
 
-/// What a server may have.
+/// The memory limits of a server.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     /// `RLIMIT_DATA`.
@@ -74,7 +75,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts the server, perhaps with limits.
+    /// Starts the server, with limits if given.
     fn start(landau: &Path, site: &Site, limits: Option<Limits>) -> Result<Self> {
         let [certificate, key] = CERTIFICATE.map(|path| workspace::root().join(path));
         let mut command = Command::new(if limits.is_some() { Path::new("prlimit") } else { landau });
@@ -95,7 +96,7 @@ impl Running {
             ensure!(running.is_alive()? && began.elapsed() < Duration::from_secs(20), "the server does not serve");
             std::thread::sleep(Duration::from_millis(50));
         }
-        // What is cached and kept open is cached and kept open from now on, by each worker.
+        // Fills the cache and the table of open files of each worker.
         for _ in 0..50 {
             site.visit_all()?;
         }
@@ -116,7 +117,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).context("raise the limit on descriptors")?;
     let landau = workspace::landau()?;
     let folder = tempfile::tempdir().context("make a folder")?;
-    // The server's user must enter it.
+    // The server's user must be able to enter the directory.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).context("open the folder to others")?;
     let site = Arc::new(Site::make(folder.path())?);
     let mut free = Running::start(&landau, &site, None)?;
@@ -151,7 +152,7 @@ fn mb(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Keeps clients at a server for some time, and samples it meanwhile.
+/// Runs clients against a server for `time`, and samples the server meanwhile.
 fn attend(
     running: &mut Running,
     site: &Arc<Site>,
@@ -181,13 +182,13 @@ fn attend(
     Ok((samples, tally))
 }
 
-/// Prints whether something is as it should be, and returns that.
+/// Prints a check with its result, and returns the result.
 fn report(is_good: bool, what: &str) -> bool {
     println!("{} {what}", if is_good { "ok  " } else { "FAIL" });
     is_good
 }
 
-/// Judges the answers that clients of these kinds got, whatever the server's limits.
+/// Judges the responses that clients of these kinds received, independently of the server's limits.
 fn judge_answers(tally: &Tally, kinds: &[Kind]) -> bool {
     tally.print();
     let is_whole = report(tally.lost() == 0, &format!("{} answers were lost or wrong", tally.lost()));

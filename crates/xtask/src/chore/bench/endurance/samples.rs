@@ -1,4 +1,4 @@
-//! What is read of the server once a second, and how it grows.
+//! Samples of the server, taken once a second, and their growth.
 
 use anyhow::{Context, Result, ensure};
 use landau_sys::system::{cpu_time_ns, descriptor_count};
@@ -8,31 +8,31 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// The number of equal parts of a run whose means make the trend; the first fifth of them is left out.
+/// The number of equal parts of a run. The trend is fitted to their means, without the first fifth.
 const PARTS: usize = 25;
 const LEFT_OUT: usize = 5;
 /// The 97.5th percentile of Student's t with 18 degrees of freedom: 20 means, two parameters.
 const T: f64 = 2.101;
 
-/// What was read at one time.
+/// A sample.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sample {
     pub(super) resident_bytes: u64,
-    /// What `RLIMIT_DATA` limits.
+    /// The memory that `RLIMIT_DATA` limits.
     pub(super) data_bytes: u64,
     pub(super) descriptors: u64,
-    /// Memory that connections hold, by the server's count.
+    /// Memory that connections hold, as counted by the server.
     pub(super) held_bytes: u64,
-    /// Open connections, by the server's count.
+    /// Open connections, as counted by the server.
     pub(super) connections: u64,
-    /// Requests and connections that were refused for want of memory.
+    /// Requests and connections that were refused for lack of memory.
     pub(super) refused: u64,
     server_ns: u64,
     own_ns: u64,
 }
 
 impl Sample {
-    /// Reads a process, and its metrics.
+    /// Samples a process and its metrics.
     pub(super) fn take(pid: u32, metrics: u16) -> Result<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).context("read the server's status")?;
         let size = |name: &str| {
@@ -110,12 +110,12 @@ impl Samples {
         self.all[first..].iter().map(|(_, sample)| of(sample)).min().unwrap_or(0)
     }
 
-    /// Returns the processor time of the server in seconds a second.
+    /// Returns the processor time of the server, in seconds per second.
     pub(super) fn server_share(&self) -> f64 {
         self.share(|sample| sample.server_ns)
     }
 
-    /// The same of server and clients together.
+    /// Returns the processor time of the server and the clients together, in seconds per second.
     pub(super) fn total_share(&self) -> f64 {
         self.share(|sample| sample.server_ns + sample.own_ns)
     }
@@ -128,7 +128,7 @@ impl Samples {
         of(last).saturating_sub(of(first)) as f64 / 1e9 / (to - from)
     }
 
-    /// Returns how a value grew after the first fifth of the run, or `None` if there are too few samples.
+    /// Returns the growth of a value after the first fifth of the run; `None` if there are too few samples.
     pub(super) fn trend(&self, of: impl Fn(&Sample) -> u64) -> Option<Trend> {
         let values: Vec<f64> = self.all.iter().map(|(_, sample)| of(sample) as f64).collect();
         let length = values.len() / PARTS;
@@ -149,7 +149,7 @@ impl Samples {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trend {
     pub(super) mean: f64,
-    /// From the first part to the last.
+    /// The growth from the first part to the last.
     pub(super) growth: f64,
     /// The ends of the 95% interval of the growth.
     pub(super) low: f64,
@@ -157,7 +157,7 @@ pub(super) struct Trend {
 }
 
 impl Trend {
-    /// Fits by least squares. The interval is for [`PARTS`] less [`LEFT_OUT`] means.
+    /// Fits a line by least squares. The interval is valid for [`PARTS`] − [`LEFT_OUT`] means.
     fn of(means: &[f64]) -> Self {
         let count = means.len() as f64;
         let (middle, mean) = ((count - 1.0) / 2.0, means.iter().sum::<f64>() / count);

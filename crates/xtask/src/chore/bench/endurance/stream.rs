@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Longer than the server lets a client wait for anything.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The settings of TLS, with each protocol.
+/// The TLS configuration for each protocol.
 pub(super) struct Tls {
     http1: Arc<ClientConfig>,
     http2: Arc<ClientConfig>,
@@ -26,7 +26,7 @@ impl Tls {
         let verifier = landau_trust::verifier(Some(&file), false, &provider).map_err(|error| anyhow!(error))?;
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let mut http1 = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
-        // Otherwise a client of sessions would keep them for all.
+        // Otherwise the shared configuration would keep sessions for all clients.
         http1.resumption = rustls::client::Resumption::disabled();
         let mut http2 = http1.clone();
         http1.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -55,7 +55,7 @@ impl Stream {
         }
     }
 
-    /// Connects with TLS; the handshake is made by what follows.
+    /// Connects with TLS. The handshake is made by the first read or write.
     pub(super) fn tls(tls: &Tls, is_http2: bool) -> Result<Self> {
         let config = Arc::clone(if is_http2 { &tls.http2 } else { &tls.http1 });
         let session = ClientConnection::new(config, ServerName::try_from("one.example")?)?;
@@ -69,7 +69,7 @@ pub(super) fn connect(port: u16) -> Result<TcpStream> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     stream.set_nodelay(true)?;
-    // Hundreds of thousands of connections would stay in TIME_WAIT.
+    // Otherwise hundreds of thousands of connections would stay in TIME_WAIT.
     landau_sys::stream::set_reset_on_close(&stream)?;
     Ok(stream)
 }

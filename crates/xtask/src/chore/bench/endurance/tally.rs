@@ -1,4 +1,4 @@
-//! What became of the requests of each kind of client.
+//! Outcomes of the requests of each kind of client.
 
 use super::clients::Kind;
 use crate::client::Lost;
@@ -6,31 +6,31 @@ use landau_wire::http2::Code;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How many losses are kept with their times: the first ones.
+/// The number of losses that are kept with their times; later ones are only counted.
 const LOSSES: usize = 20;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The answer was whole and is the file.
+    /// The response was complete and equal to the file.
     Whole,
-    /// The server said that it does not answer now.
+    /// The server refused the request for now.
     Refused,
-    /// The client did not take what was sent to it, and the server ended the connection.
+    /// The client did not read its response, and the server closed the connection.
     Dropped,
-    /// The answer was lost, or wrong.
+    /// The response was lost or wrong.
     Lost(String),
-    /// The client is hostile: whatever it got.
+    /// The client is hostile; any response counts as this.
     Hostile,
 }
 
 impl Outcome {
-    /// Judges a failure.
+    /// Returns the outcome of a failure.
     pub(super) fn of(lost: Lost) -> Self {
         match lost {
-            // Any other code says that an answer failed.
+            // Any other code means that a response failed.
             Lost::Refused(Code::REFUSED_STREAM | Code::ENHANCE_YOUR_CALM) => Self::Refused,
-            // The server has no memory for a handshake, or no place for another connection.
+            // The server has no memory for a handshake, or no room for another connection.
             Lost::Unanswered(why) if why.contains("received fatal alert: InternalError") => Self::Refused,
             lost => Self::Lost(lost.to_string()),
         }
@@ -47,10 +47,10 @@ struct Counts {
     lost: u64,
 }
 
-/// An answer that was lost or wrong.
+/// A response that was lost or wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Loss {
-    /// The time since the clients came.
+    /// The time since the start of the clients.
     at: Duration,
     kind: Kind,
     why: String,
@@ -60,12 +60,12 @@ struct Loss {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     counts: BTreeMap<Kind, Counts>,
-    /// The first losses, in the order of their times.
+    /// The first losses, in order of time.
     losses: Vec<Loss>,
 }
 
 impl Tally {
-    /// Counts an attempt that ended so long after the clients came.
+    /// Counts an attempt that ended at `at` after the start of the clients.
     pub(super) fn count(&mut self, kind: Kind, outcome: Outcome, at: Duration) {
         let counts = self.counts.entry(kind).or_default();
         match outcome {
@@ -96,17 +96,17 @@ impl Tally {
         self.losses.truncate(LOSSES);
     }
 
-    /// Returns how many answers were lost or wrong.
+    /// Returns the number of responses that were lost or wrong.
     pub(super) fn lost(&self) -> u64 {
         self.counts.values().map(|counts| counts.lost).sum()
     }
 
-    /// Returns how many answers the server refused, or dropped because their client did not take them.
+    /// Returns the number of responses that the server refused, or dropped because their client did not read them.
     pub(super) fn refused(&self) -> u64 {
         self.counts.values().map(|counts| counts.refused + counts.dropped).sum()
     }
 
-    /// Returns which of these kinds of clients got no whole answer, those that ask for none left out.
+    /// Returns which of these kinds of clients received no complete response. Kinds that expect none are left out.
     pub(super) fn without_answers(&self, kinds: &[Kind]) -> Vec<&'static str> {
         let has_none = |kind: &Kind| self.counts.get(kind).is_none_or(|counts| counts.whole == 0);
         let without = kinds.iter().copied().filter(|kind| *kind != Kind::Hostile && has_none(kind));
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((tally.refused(), tally.lost()), (3, 0));
     }
 
-    /// A kind that is not among the counts, because no attempt of it ever ended, was not missed.
+    /// A kind without counts, because none of its attempts ever ended, was once not reported.
     #[test]
     fn a_kind_without_a_whole_answer_is_named() {
         let kinds = [Kind::Http2, Kind::Kept, Kind::Kept, Kind::Hostile, Kind::Large];

@@ -1,21 +1,21 @@
-//! The processor time of a server with all its processes, by a control group.
+//! The processor time of all processes of a server, counted by a control group.
 //!
-//! `/proc` does not have it: the time of a process that ended is added to its parent's only if the parent waits for it,
-//! and Exim's do not.
+//! `/proc` does not contain it: the time of an ended process is added to its parent's only if the parent waits for it,
+//! which Exim's processes do not.
 
 use anyhow::{Context, Result, bail};
 use landau_sys::system::process_tree;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A control group, removed when it is dropped. Its processes must have ended before.
+/// A control group. It is removed when dropped; its processes must have ended by then.
 pub(super) struct Accounting {
     folder: PathBuf,
     is_unified: bool,
 }
 
 impl Accounting {
-    /// Puts a process and all its descendants into a new group.
+    /// Moves a process and all its descendants to a new group.
     pub(super) fn of(process: u32) -> Result<Self> {
         let name = format!("landau-bench-{}-{process}", std::process::id());
         let (folder, is_unified) = match parent() {
@@ -24,10 +24,10 @@ impl Accounting {
         };
         fs::create_dir(&folder).with_context(|| format!("make the control group {}", folder.display()))?;
         let group = Self { folder, is_unified };
-        // A process that is started meanwhile by one that was not moved yet is found by the second look.
+        // A second iteration finds processes that were meanwhile started by processes that had not been moved yet.
         for _ in 0..2 {
             for pid in process_tree(process) {
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 let _ = fs::write(group.folder.join("cgroup.procs"), pid.to_string());
             }
         }
@@ -50,12 +50,12 @@ impl Accounting {
 
 impl Drop for Accounting {
     fn drop(&mut self) {
-        // The kernel refuses this while a process of the group is ending; a directory without processes costs nothing.
+        // The kernel refuses this while a process of the group is exiting. An empty group costs nothing.
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// Returns where a group can be made, and whether the hierarchy is the unified one (version 2).
+/// Returns the directory in which to create a group, and whether the hierarchy is the unified one (version 2).
 fn parent() -> Option<(PathBuf, bool)> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = |controller: &str| {

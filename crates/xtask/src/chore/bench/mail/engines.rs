@@ -1,14 +1,14 @@
-//! The same messages through the queues of several mail servers to the same sink.
+//! Sends the same messages through the queues of several mail servers to the same sink.
 //!
-//! `landau mail` hands each server the messages over 20 connections, and the server sends them on. Measured are the
-//! time from the first connection to the last message at the sink, and the processor time of all the server's
-//! processes. Each server writes its queue to the same disk, with its own defaults for syncing: all of them sync a
-//! message before they acknowledge it. The servers alternate within a round, in an order that turns from round to
-//! round; each begins with an empty queue.
+//! `landau mail` submits the messages to each server over 20 connections, and the server relays them. The chore
+//! measures the time from the first connection to the last message at the sink, and the processor time of all processes
+//! of the server. Each server writes its queue to the same disk, with its own defaults for syncing; all of them sync a
+//! message before they acknowledge it. The servers alternate within a round, in an order that rotates from round to
+//! round. Each begins with an empty queue.
 //!
-//! OpenSMTPD sends 20 messages a second and is idle meanwhile, also with all its delays between connections at 0: it
-//! uses one connection, and sends the final dot in a segment of its own, which Nagle's algorithm holds back until the
-//! text is acknowledged. Linux delays that acknowledgement by 40 ms, whatever the receiver.
+//! OpenSMTPD sends 20 messages per second and is idle in between, even if all its delays between connections are 0. It
+//! uses one connection, and sends the final dot in a separate segment, which Nagle's algorithm holds back until the
+//! text is acknowledged. Linux delays that acknowledgement by 40 ms, for every receiver.
 
 use super::super::median::median;
 use super::Bench;
@@ -20,13 +20,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// How long the messages may take to arrive: OpenSMTPD needs 500 s for 10,000.
+/// The maximum time for the messages to arrive; OpenSMTPD needs 500 s for 10,000 messages.
 const LONGEST: Duration = Duration::from_secs(1_200);
 
-/// What ours is called.
+/// The name of our server.
 const OURS: &str = "landau";
 
-/// What the queue of a server cost.
+/// The throughput and the cost of a server's queue.
 #[derive(Debug, Clone, Copy)]
 struct Spent {
     per_second: f64,
@@ -102,7 +102,7 @@ fn end_of(log: &str) -> String {
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
-/// Hands a server the messages, and waits until all of them are at the sink.
+/// Submits the messages to a server, and waits until all of them have reached the sink.
 fn pass_on(bench: &Bench, process: u32, port: u16, mut sink: Sink, messages: u64) -> Result<Spent> {
     let accounting = Accounting::of(process)?;
     let (began, before) = (Instant::now(), accounting.nanoseconds()?);

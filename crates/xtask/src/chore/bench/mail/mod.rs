@@ -1,8 +1,8 @@
-//! `bench mail`: the cost of a message of `landau mail`, beside other senders and other mail servers.
+//! `bench mail`: compares the cost of a message in `landau mail` with that in other senders and mail servers.
 //!
-//! Three parts: the processor time of a message against the same sink, alternating with Postfix's `smtp-source`; the
-//! same messages through the queues of Postfix, Exim, OpenSMTPD and `landau mail --relay`; and the run of the 2001
-//! study, with the memory of a recipient and as many connections as the limit of descriptors allows.
+//! It has three parts: the processor time of a message sent to the same sink, alternating with Postfix's `smtp-source`;
+//! the same messages through the queues of Postfix, Exim, OpenSMTPD and `landau mail --relay`; and the run of the 2001
+//! study, with the memory per recipient and as many connections as the limit on descriptors allows.
 
 mod accounting;
 mod engines;
@@ -31,13 +31,14 @@ pub(crate) struct Words {
     parts: Vec<String>,
 }
 
-/// What all parts need.
+/// The environment that all parts share.
 struct Bench {
-    /// `landau`, built as users do.
+    /// `landau`, built as users build it.
     landau: PathBuf,
-    /// A directory for files, removed at the end; on the disk of the workspace, so that syncs are real.
+    /// A directory for files, removed at the end. It is on the disk of the workspace, so that syncs reach a real
+    /// device.
     folder: tempfile::TempDir,
-    /// The directory with the other mail servers; or why there is none.
+    /// The directory with the other mail servers, or the error why there is none.
     servers: Result<PathBuf>,
     /// The message.
     message: PathBuf,
@@ -81,7 +82,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Returns a message of 2,000 bytes, with LF at its line ends: `smtp-source` adds the CR, as `landau mail` does.
+/// Returns a message of 2,000 bytes with LF line endings; `smtp-source` and `landau mail` add the CR.
 fn text() -> String {
     let head = "From: sender@client.test\nTo: undisclosed-recipients:;\nDate: Sun, 22 Nov 2026 19:00:00 +0000\n\
                 Message-ID: <bench@client.test>\nSubject: benchmark\n\n";
@@ -91,7 +92,7 @@ fn text() -> String {
     format!("{head}{}{}\n", line.repeat(lines), "y".repeat(rest.saturating_sub(1)))
 }
 
-/// Prints whether a value is within its limit, and returns it.
+/// Prints and returns whether a value is within its limit.
 fn said(what: &str, value: f64, limit: f64, unit: &str) -> bool {
     let is_good = value <= limit;
     println!("{} {what}: {value:.3}{unit} (at most {limit:.3}{unit})", if is_good { "ok  " } else { "FAIL" });

@@ -1,6 +1,6 @@
-//! Processor time of a sender per message, against the same sink: `landau mail` and Postfix's `smtp-source`.
+//! Processor time per message of two senders, `landau mail` and Postfix's `smtp-source`, to the same sink.
 //!
-//! They alternate within a round, in an order that turns from round to round. The processor time is that of the whole
+//! They alternate within a round, in an order that rotates from round to round. The processor time is that of the whole
 //! process, including its start.
 
 use super::super::median::median;
@@ -12,11 +12,11 @@ use anyhow::{Context, Result, ensure};
 use landau_sys::process::children_time;
 use std::process::{Command, Stdio};
 
-/// Connections at a time.
+/// The number of concurrent connections.
 const SESSIONS: &str = "100";
 
-/// A comparison: what it is about, whether smtp-source keeps its connections, the further arguments of `landau mail`,
-/// and the most that ours may cost, relative to smtp-source.
+/// A comparison: its description, whether smtp-source keeps its connections, the additional arguments of `landau mail`,
+/// and the maximum ratio of our cost to that of smtp-source.
 const COMPARISONS: [(&str, bool, &[&str], f64); 3] = [
     ("connections are kept", true, &["--per-connection", "1000000"], 0.5),
     ("connections are kept, CHUNKING", true, &["--per-connection", "1000000", "--chunking"], 1.0 / 3.0),

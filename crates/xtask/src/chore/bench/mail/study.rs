@@ -1,5 +1,5 @@
-//! The run of the 2001 study: 200,000 recipients in 9,113 domains, up to RSET, through an own name server and sinks;
-//! the memory of a recipient; and as many connections as the limit of descriptors allows.
+//! The run of the 2001 study: 200,000 recipients in 9,113 domains, up to RSET, with a local name server and local
+//! sinks. Also measures the memory per recipient, and opens as many connections as the limit on descriptors allows.
 
 use super::{Bench, said};
 use crate::sink::Sink;
@@ -10,11 +10,11 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The most seconds of the run.
+/// The maximum duration of the run, in seconds.
 const SECONDS: f64 = 15.0;
-/// The most memory of a recipient, in bytes.
+/// The maximum memory per recipient, in bytes.
 const RECIPIENT_BYTES: f64 = 200.0;
-/// Descriptors that the engine keeps for other things than connections.
+/// Descriptors that the engine reserves for purposes other than connections.
 const OTHERS: u64 = 32;
 
 /// The result of a run of `landau mail`, and its largest resident set in bytes.
@@ -36,7 +36,7 @@ pub(super) fn run(bench: &Bench) -> Result<bool> {
     Ok(is_good)
 }
 
-/// The run itself.
+/// Measures the run itself.
 fn seed(bench: &Bench) -> Result<bool> {
     let dns = Sink::start(&mut bench.command(), &["sink", "dns", "--listen", "127.0.0.1:0"])?;
     let smtp = Sink::start(&mut bench.command(), &["sink", "smtp", "--listen", "127.0.0.0/8:0"])?;
@@ -58,7 +58,7 @@ fn seed(bench: &Bench) -> Result<bool> {
     Ok(said("the run of the 2001 study", seconds, SECONDS, " s"))
 }
 
-/// How much memory 200,000 recipients need more than 1,000.
+/// Measures how much more memory 200,000 recipients need than 1,000.
 fn memory(bench: &Bench) -> Result<bool> {
     let sink = Sink::start(&mut bench.command(), &["sink", "smtp", "--listen", "127.0.0.1:0"])?;
     let resident = |active: &str| -> Result<f64> {
@@ -71,11 +71,11 @@ fn memory(bench: &Bench) -> Result<bool> {
     Ok(said("memory of a recipient", (many - few) / 199_000.0, RECIPIENT_BYTES, " bytes"))
 }
 
-/// As many connections as this process may have descriptors for, all open at the same time.
+/// Opens as many connections as this process may have descriptors, all at the same time.
 fn connections(bench: &Bench) -> Result<bool> {
     raise(Resource::Descriptors).context("raise the limit of descriptors")?;
     let limit = get(Resource::Descriptors).context("read the limit of descriptors")?.0 - OTHERS;
-    // Replies that come late keep every connection busy until all of them are open.
+    // Late replies keep every connection busy until all connections are open.
     let profile = bench.path().join("late.toml");
     fs::write(&profile, "[default]\nlatency = { mail = \"3s\" }\n").context("write the profile")?;
     let profile = profile.display().to_string();
@@ -90,7 +90,7 @@ fn connections(bench: &Bench) -> Result<bool> {
     let (open, done) = (ran.number("/most_open"), ran.number("/recipients/done"));
     let lost = ran.outcome["lost_connections"].as_array().map_or(usize::MAX, Vec::len);
     println!("     {open} connections at a time, {done} recipients done, {lost} reasons for lost connections");
-    // The sink may have room for a few less; the others wait in its queue.
+    // The sink may accept slightly fewer; the others wait in its accept queue.
     let capacity = sink.count("connections")?;
     let is_good = open >= (limit - 64) as f64 && done.to_bits() == ((2 * limit) as f64).to_bits() && lost == 0;
     println!(
@@ -100,7 +100,7 @@ fn connections(bench: &Bench) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Runs `landau mail` with a new ledger, and watches its memory.
+/// Runs `landau mail` with a new ledger, and monitors its memory.
 fn measured(bench: &Bench, command: &mut Command) -> Result<Ran> {
     command.arg("--ledger").arg(bench.ledger("study")).args(["--json", "--sync", "never"]);
     let output = bench.path().join("study.json");

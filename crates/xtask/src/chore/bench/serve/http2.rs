@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Idle connections.
+/// The measurement of idle connections.
 const IDLE: Idle = Idle { what: "connection of HTTP/2", count: 4_000, most_bytes: 1024.0 };
 
-/// Name, file, connections and streams of each, and what ours is compared with.
+/// The loads: name, file, connections and streams, and the servers with which ours is compared.
 const LOADS: [(&str, &str, [&str; 2], Rival); 3] = [
     ("300 bytes", "f", ["-c64", "-m10"], Rival::Others),
     ("8 KB", "f8k", ["-c64", "-m10"], Rival::Others),

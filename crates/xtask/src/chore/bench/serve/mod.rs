@@ -1,4 +1,5 @@
-//! `bench serve`: processor time of our server for each request and connection, beside the bare loop and other servers.
+//! `bench serve`: compares the processor time of our server per request and connection with that of the bare loop and
+//! of other servers.
 //!
 //! The parts are: requests over HTTP/1.1 (`requests`), requests over HTTP/2 without and with TLS (`http2`), and the
 //! memory of idle connections (`memory`). Every round measures all servers in turn, so that interference affects all of
@@ -15,15 +16,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The most that ours may cost, relative to the loop that parses nothing.
+/// The maximum ratio of our cost to that of the loop that parses nothing.
 const BARE_RATIO: f64 = 1.15;
-/// Idle connections of HTTP/1.1.
+/// The measurement of idle HTTP/1.1 connections.
 const IDLE: Idle = Idle { what: "connection", count: 9_000, most_bytes: 128.0 };
 
 /// A kind of load.
 type Load = (&'static str, &'static str, &'static [&'static str], Rival);
 
-/// Name, file, arguments of the load generator, and what ours is compared with.
+/// The loads: name, file, arguments of the load generator, and the servers with which ours is compared.
 const LOADS: [Load; 4] = [
     ("300 bytes, kept alive, 64 connections", "f", &["-c64"], Rival::Bare),
     (
@@ -36,18 +37,18 @@ const LOADS: [Load; 4] = [
     ("300 bytes, one connection", "f", &["-c1"], Rival::Others),
 ];
 
-/// The same for connections that are accepted before they send a request.
+/// The load with connections that are accepted before they send a request.
 const ACCEPTED_AT_ONCE: Load =
     ("300 bytes, a connection for each request, accepted at once", "f", LOADS[1].2, Rival::Others);
 
-/// What ours is compared with.
+/// The servers with which ours is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rival {
-    /// The bare loop, and each of the others.
+    /// The bare loop, and each of the other servers.
     Bare,
-    /// The best of the others.
+    /// The best of the other servers.
     Others,
-    /// The same, but it need not be better.
+    /// The best of the other servers, for information: ours need not be better.
     Shown,
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
         is_good &= match part.as_str() {
             "requests" => requests(words, folder.path(), &root)?,
             "http2" => http2::run(words, folder.path(), &root)?,
-            // Memory is measured with fresh servers.
+            // Memory is measured in newly started servers.
             "memory" => {
                 let mut servers = rivals::start(folder.path(), &root, Accept::AtOnce)?;
                 servers.retain(|server| server.name != "bare");
@@ -87,7 +88,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Measures HTTP/1.1.
+/// Measures requests over HTTP/1.1.
 fn requests(words: &Words, folder: &Path, root: &Path) -> Result<bool> {
     let mut is_good = true;
     for (accept, loads) in [(Accept::Deferred, &LOADS[..]), (Accept::AtOnce, &[ACCEPTED_AT_ONCE])] {
@@ -100,7 +101,7 @@ fn requests(words: &Words, folder: &Path, root: &Path) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Measures all servers with one load; returns whether ours is within its limit.
+/// Measures all servers with one load. Returns whether ours is within its limit.
 fn load(
     words: &Words,
     servers: &[Server],
@@ -171,17 +172,17 @@ fn requested_us(server: &Server, file: &str, arguments: &[&str], seconds: u32) -
 
 /// Connections that have each made a request and are idle.
 struct Idle {
-    /// What one is called.
+    /// The name of such a connection in the output.
     what: &'static str,
-    /// The number of them.
+    /// The number of connections.
     count: usize,
-    /// The most user memory that one may cost ours, in bytes.
+    /// The maximum user memory per connection in our server, in bytes.
     most_bytes: f64,
 }
 
 impl Idle {
-    /// Measures the user memory of one at each server; returns whether ours is within its limit. `ask` returns a
-    /// connection that has made its request.
+    /// Measures the user memory per connection in each server. Returns whether ours is within its limit. `ask` returns
+    /// a connection that has made its request.
     fn measure(&self, servers: &[Server], ask: impl Fn(&Server) -> Result<TcpStream>) -> Result<bool> {
         let Self { what, count, most_bytes } = *self;
         println!("user memory of an idle {what} that made one request, of {count}");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The bound on the 99th percentile, in multiples of the time to answer one request per connection at the peak rate.
 const ROUNDS_WAITED: f64 = 10.0;
-/// The least goodput under ten times the load, as a share of the peak.
+/// The minimum goodput under ten times the load, as a share of the peak.
 const GOODPUT: f64 = 0.9;
 /// The factor between the peak rate and the offered rate.
 const FACTOR: f64 = 10.0;
@@ -61,8 +61,8 @@ fn offered(landau: &str, server: &Server) -> Result<bool> {
     let words =
         format!("goodput at ten times {peak:.0}/s, one connection per request: ×{share:.2} (at least {GOODPUT})");
     is_good &= said(&words, share >= GOODPUT);
-    // A connection that meets a full accept queue has not reached the server. TCP retries after 0.2, 0.6 and 1.4 s
-    // until the client's timeout, so the tail depends on that timeout and not on the server.
+    // A connection attempt that finds the accept queue full has not reached the server. TCP retries after 0.2, 0.6 and
+    // 1.4 s until the client's timeout, so the tail depends on that timeout and not on the server.
     let queue_ms = BACKLOG.parse::<f64>()? / peak * 1e3;
     println!(
         "     p99 of the requests sent, timeouts included: {p99_ms:.0} ms; {queue_ms:.0} ms of it in a full accept \
