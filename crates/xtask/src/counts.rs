@@ -255,7 +255,8 @@ mod tests {
 
     #[test]
     fn a_node_summary_is_read() {
-        let text = "ok 1 - hover\nnot ok 2 - a - b\n# tests 6\n# suites 0\n# pass 3\n# fail 1\n# cancelled 1\n# skipped 1\n# todo 0";
+        let text = "ok 1 - hover\nnot ok 2 - a - b\n\
+            # tests 6\n# suites 0\n# pass 3\n# fail 1\n# cancelled 1\n# skipped 1\n# todo 0";
         let outcome = Outcome::of_node(&lines(text), false);
         assert_eq!(outcome.counts, Counts { passed: 3, failed: 2, skipped: 1 });
         assert_eq!(outcome.failures, ["a - b"]);
