@@ -1,8 +1,8 @@
 //! Bounces: reports to the sender about recipients that failed (RFC 3464).
 //!
-//! Those of a list are written to a Maildir, before the ledger has the recipient as failed, under a name that follows
-//! from message and recipient. So a run that is killed between the two and continued replaces the report instead of
-//! adding another one. Those of a relay are messages of its queue.
+//! A delivery to a list writes its reports to a Maildir, before the ledger records the recipient as failed. The file
+//! name is derived from message and recipient. So a run that is killed between the two steps and then continued
+//! replaces the report instead of adding another one. The reports of a relay are messages of its queue.
 
 mod mime;
 
@@ -26,42 +26,42 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The bytes of a reply that are reported.
+/// Maximum length of a reply in a report, in bytes.
 pub(crate) const REPLY_BYTES: usize = 512;
 
-/// What the sender reads above the recipients.
+/// The explanation that precedes the recipients with each action.
 const EXPLAINED: [(Action, &str); 2] = [
     (Action::Failed, "The message could not be delivered to these recipients. It will not be tried again."),
     (Action::Relayed, "The message was passed on to these recipients' servers, which do not report on its delivery."),
 ];
 
-/// What is reported about a recipient.
+/// The action that a report states for a recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// It failed for good.
+    /// It failed permanently.
     Failed,
-    /// A server took the message that makes no reports, although the sender asked for one on success (RFC 3461 section
-    /// 5.2.2).
+    /// The message was passed on to a server that does not send reports, although the sender asked for one on success
+    /// (RFC 3461 section 5.2.2).
     Relayed,
 }
 
-/// What became of a recipient, and why.
+/// The outcome of a recipient and its reason.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Failure<'a> {
     pub(crate) address: &'a str,
-    /// The recipient that the sender gave, encoded.
+    /// The recipient as the sender gave it, encoded.
     pub(crate) orcpt: Option<&'a str>,
     pub(crate) action: Action,
-    /// The host that answered; none if no host was asked.
+    /// The host that answered; none if no host was contacted.
     pub(crate) host: Option<&'a str>,
     /// The code of its reply.
     pub(crate) code: Option<u16>,
-    /// The text of its reply, or why no host was asked.
+    /// The text of its reply, or why no host was contacted.
     pub(crate) text: &'a [u8],
 }
 
 impl<'a> Failure<'a> {
-    /// Returns the type and the address of the recipient that the sender gave.
+    /// Returns the type and the address of the recipient as the sender gave it.
     fn original(&self) -> Option<(&'a str, Vec<u8>)> {
         let orcpt = OriginalRecipient::new(self.orcpt?)?;
         let address = match Xtext::new(orcpt.address()) {
@@ -72,23 +72,23 @@ impl<'a> Failure<'a> {
     }
 }
 
-/// What a report is about besides its recipients.
+/// The content of a report apart from its recipients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) envelope: &'a Envelope,
     /// The content of the message.
     pub(crate) content: &'a [u8],
-    /// A name that no other report has.
+    /// A name that is unique among reports.
     pub(crate) name: &'a str,
     /// Milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(crate) returned: Returned,
 }
 
-/// How much of the message a report may have.
+/// How much of the message a report may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Returned {
-    /// All of it, if the sender asked for that and it has at most so many bytes; otherwise the header.
+    /// The whole message, if the sender asked for it and it has at most this many bytes; otherwise the header.
     Whole(usize),
     /// The header.
     Header,
@@ -100,12 +100,12 @@ pub(crate) enum Returned {
 #[derive(Debug)]
 pub(crate) struct Bounces {
     folder: PathBuf,
-    /// Whether a report is on the device before the ledger has its recipient as failed.
+    /// Whether each report is synced to the device before the ledger records its recipient as failed.
     is_synced: bool,
 }
 
 impl Bounces {
-    /// Opens a Maildir, and creates what it lacks. `sync` is that of the ledger.
+    /// Opens a Maildir and creates its missing folders. `sync` is the setting of the ledger.
     pub(crate) fn open(folder: &Path, sync: Sync) -> Result<Self> {
         for part in ["tmp", "new", "cur"] {
             let path = folder.join(part);
@@ -119,7 +119,7 @@ impl Bounces {
         Ok(Self { folder: folder.to_owned(), is_synced })
     }
 
-    /// Writes the report about the failure of the recipient of a number, to whom `record` was to be sent.
+    /// Writes the report about the failure of recipient `number`, whose record in the list is `record`.
     pub(crate) fn write(
         &self,
         letter: &Letter,
@@ -151,7 +151,7 @@ impl Bounces {
     }
 }
 
-/// Returns the message as it was to be sent to a record.
+/// Returns the message as rendered for a record.
 fn rendered<'a>(message: &'a Message, record: &Record) -> Cow<'a, [u8]> {
     let mut rendered = Vec::new();
     if message.is_template() && message.render(Transfer::Bdat, record, &mut rendered).is_ok() {
@@ -171,7 +171,7 @@ pub(crate) fn report(subject: &Subject<'_>, failures: &[Failure<'_>]) -> Vec<u8>
     let (date, boundary) = (date(at_ms), format!("=_{name}"));
     let has_failed = failures.iter().any(|one| one.action == Action::Failed);
     let title = if has_failed { "Undelivered mail" } else { "Relayed mail" };
-    // An address beyond ASCII would make the header need SMTPUTF8, which the sender's server may not offer.
+    // A non-ASCII address in the header would require SMTPUTF8, which the sender's server may not offer.
     let about = match failures {
         [one] if one.address.is_ascii() => format!(": {}", short_line(one.address.as_bytes())),
         _ => String::new(),
@@ -191,7 +191,7 @@ pub(crate) fn report(subject: &Subject<'_>, failures: &[Failure<'_>]) -> Vec<u8>
         parts.push(mime::header(content));
     }
     let body = mime::multipart(&boundary, &parts);
-    // A server without SMTPUTF8 takes the domain of the address as A-labels.
+    // A server without SMTPUTF8 requires the domain of the address as A-labels.
     let to = address_to_ascii(from).unwrap_or(Cow::Borrowed(from));
     let mut out = format!(
         "{FROM}{helo}>\r\nTo: <{to}>\r\nSubject: {title}{about}\r\n\
@@ -205,7 +205,7 @@ pub(crate) fn report(subject: &Subject<'_>, failures: &[Failure<'_>]) -> Vec<u8>
     out
 }
 
-/// Returns what the sender reads.
+/// Returns the human-readable part.
 fn explanation(failures: &[Failure<'_>]) -> String {
     let mut out = String::new();
     for (action, explained) in EXPLAINED {
@@ -221,7 +221,7 @@ fn explanation(failures: &[Failure<'_>]) -> String {
     out
 }
 
-/// Returns what programs read: the fields about the message, and those about each recipient.
+/// Returns the machine-readable part: the fields about the message and those about each recipient.
 fn statuses(helo: &str, envid: Option<&[u8]>, failures: &[Failure<'_>], is_utf8: bool, date: &str) -> String {
     let mut out = format!("Reporting-MTA: dns; {helo}\r\n");
     if let Some(envid) = envid {
@@ -264,7 +264,7 @@ fn reply(failure: &Failure<'_>) -> String {
     short_line(failure.text)
 }
 
-/// Returns what became of a recipient and why, as a sentence.
+/// Returns the reason for a recipient's outcome.
 fn reason(failure: &Failure<'_>) -> String {
     match (failure.host, failure.code) {
         (Some(host), Some(code)) => format!("{host} said: {code} {}", reply(failure)),
@@ -272,7 +272,7 @@ fn reason(failure: &Failure<'_>) -> String {
     }
 }
 
-/// Returns the status: the enhanced code of the reply, or one that says nothing but the class.
+/// Returns the status: the enhanced code of the reply, or a generic one of the class.
 fn status(text: &[u8], class: u8) -> String {
     let mut out = Vec::new();
     match Enhanced::parse(text).filter(|(code, _)| code.parts().0 == class) {
@@ -282,8 +282,9 @@ fn status(text: &[u8], class: u8) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Returns the beginning of a text, without line ends and other control characters, which would begin another field.
-/// With a name and the name of a host it fits in a line of 998 bytes (RFC 5322 section 2.1.1).
+/// Returns the beginning of a text, with line ends and other control characters replaced: a line end would begin
+/// another field. With the name of a field and of a host, the text fits in a line of 998 bytes (RFC 5322 section
+/// 2.1.1).
 fn short_line(text: &[u8]) -> String {
     let mut line = String::new();
     for one in String::from_utf8_lossy(text).chars() {
@@ -295,10 +296,10 @@ fn short_line(text: &[u8]) -> String {
     line
 }
 
-/// Returns a date as RFC 5322 section 3.3 writes it.
+/// Returns a date in the format of RFC 5322 section 3.3.
 fn date(at_ms: u64) -> String {
     let time = i64::try_from(at_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()).unwrap_or_default();
-    // Only years beyond 9999 have no such date.
+    // Only years after 9999 have no such date.
     jiff::fmt::rfc2822::to_string(&time.to_zoned(jiff::tz::TimeZone::UTC)).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! A delivery: what the user asks for, and what came of it.
+//! A delivery: its settings and its outcome.
 
 use crate::bounce::Bounces;
 use crate::client::Timeouts;
@@ -28,13 +28,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The domains of the table in the report.
+/// The number of domains in the table of the report.
 const DOMAIN_ROWS: usize = 20;
 
-/// The content that is sent where nothing is: a mode other than `data` needs no message.
+/// The content in modes other than `data`, which need no message.
 const NO_MESSAGE: &[u8] = b"";
 
-/// Where the recipients come from.
+/// The source of the recipients.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// A file; `-` is standard input.
@@ -43,57 +43,57 @@ pub enum Source {
     Synthetic(Shape),
 }
 
-/// What the user asks for.
+/// The settings of a delivery.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// The recipients.
     pub source: Source,
     /// The file of the message; none in a mode that sends no message.
     pub message: Option<PathBuf>,
-    /// Who signs the message.
+    /// The DKIM signer of the message.
     pub signer: Option<Arc<Signer>>,
-    /// The server that takes all mail: `HOST:PORT`; none if each domain is looked up.
+    /// The server for all mail: `HOST:PORT`; none if each domain is looked up.
     pub via: Option<String>,
-    /// The name server that is asked; none to ask as this system is configured to.
+    /// The name server to query; none for the configuration of this system.
     pub name_server: Option<SocketAddr>,
-    /// The port at which MX hosts take mail.
+    /// The SMTP port of MX hosts.
     pub smtp_port: u16,
     /// Whether connections are encrypted.
     pub encryption: Encryption,
     /// Hosts on public addresses that the user permits.
     pub allowed_hosts: Vec<String>,
-    /// Where `/metrics` is served; none if it is not wanted.
+    /// Where `/metrics` is served; none to disable it.
     pub metrics: Option<Listen>,
-    /// The Maildir for reports about failed recipients; none if they are not wanted.
+    /// The Maildir for reports about failed recipients; none to write no reports.
     pub bounces: Option<PathBuf>,
     /// The ledger.
     pub ledger: PathBuf,
     /// When the ledger is synced.
     pub sync: Sync,
-    /// What is said about every message.
+    /// The envelope of every message.
     pub envelope: Envelope,
     /// The limits of the schedule.
     pub limits: Limits,
-    /// The most recipients in memory.
+    /// Maximum number of recipients in memory.
     pub active: usize,
-    /// The most transactions on a connection.
+    /// Maximum number of transactions on a connection.
     pub per_connection: u64,
-    /// The longest use of a connection.
+    /// Maximum time for which a connection is reused.
     pub reuse_for: Duration,
-    /// The most recipients of a transaction.
+    /// Maximum number of recipients of a transaction.
     pub batch: usize,
-    /// The longest wait for a server.
+    /// Maximum wait for a server.
     pub timeout: Duration,
 }
 
-/// What came of a delivery.
+/// The outcome of a delivery.
 #[derive(Debug)]
 pub struct Outcome {
     /// How far the transactions went.
     pub mode: Mode,
     /// The recipients that were read, by state.
     pub recipients: Tally,
-    /// Of them, those that earlier runs had dealt with.
+    /// Those of them that earlier runs had finished.
     pub earlier: Tally,
     /// The duration in nanoseconds.
     pub elapsed_ns: u64,
@@ -107,27 +107,27 @@ pub struct Outcome {
     pub encrypted: u64,
     /// The number of reports about failed recipients.
     pub bounces: u64,
-    /// The most connections at a time.
+    /// The maximum number of simultaneous connections.
     pub most_open: u32,
-    /// The most recipients in memory at a time.
+    /// The maximum number of recipients in memory at a time.
     pub most_active: u64,
-    /// The number of times that a recipient was given to a session.
+    /// The number of times that a recipient was passed to a session.
     pub attempts: u64,
     /// The bytes sent.
     pub sent_bytes: u64,
-    /// The calls that sent, and those that received.
+    /// The numbers of send calls and of receive calls.
     pub calls: (u64, u64),
     /// The domains with the most recipients.
     pub domains: Vec<DomainRow>,
-    /// What was reached when.
+    /// The progress over time.
     pub timeline: Timeline,
     /// The number of domains.
     pub domain_count: u64,
-    /// Why recipients were deferred or failed, and how often, the most frequent reason first.
+    /// The reasons for deferrals and failures with their counts, the most frequent first.
     pub reasons: Vec<(String, u64)>,
-    /// Why connections were refused or lost, and how often.
+    /// The reasons why connections were refused or lost, with their counts.
     pub lost: Vec<(String, u64)>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
     /// Whether the run was interrupted.
     pub is_interrupted: bool,
@@ -221,7 +221,7 @@ impl Delivery {
         Ok(())
     }
 
-    /// Returns what an engine is told.
+    /// Returns the settings of the engine.
     pub(crate) fn plan(&self) -> Result<Plan> {
         Ok(Plan {
             envelope: self.envelope.clone().checked()?,
@@ -236,7 +236,7 @@ impl Delivery {
         })
     }
 
-    /// Returns how the way of each domain is found.
+    /// Returns the routes: to one server, or by a lookup of each domain.
     pub(crate) fn routes(&self) -> Result<Routes> {
         let seed = self.limits.seed;
         if let Some(via) = &self.via {
@@ -249,9 +249,9 @@ impl Delivery {
     }
 }
 
-/// Returns the limits, with as many sessions as this process may have descriptors for besides `others`.
+/// Returns the limits, with at most as many sessions as the process has descriptors left after `others`.
 pub(crate) fn limits(mut limits: Limits, others: u32, notes: &mut Vec<String>) -> Limits {
-    /// Descriptors of the program besides sockets.
+    /// Descriptors of the program other than sockets.
     const OTHERS: u64 = 32;
     let descriptors = landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).unwrap_or(1024);
     let most = descriptors.saturating_sub(OTHERS + u64::from(others));
@@ -267,7 +267,7 @@ pub(crate) fn limits(mut limits: Limits, others: u32, notes: &mut Vec<String>) -
 }
 
 impl<N: Network, I: Input> Engine<N, I> {
-    /// Returns what the run counted, without its times.
+    /// Returns the counts of the run, without its duration and processor time.
     pub(crate) fn into_outcome(self) -> Outcome {
         let mode = self.mode();
         let Stats { recipients, earlier, phases, domains, reasons, lost, connections, attempts, .. } = self.stats;
@@ -298,17 +298,17 @@ impl<N: Network, I: Input> Engine<N, I> {
 }
 
 impl Outcome {
-    /// Returns how many recipients this run is done with: those of earlier runs are not counted.
+    /// Returns the number of recipients done in this run, without those of earlier runs.
     pub fn done_now(&self) -> u64 {
         self.recipients.done - self.earlier.done
     }
 
-    /// Returns how many recipients per second this run was done with.
+    /// Returns the number of recipients done in this run per second.
     pub fn per_second(&self) -> f64 {
         if self.elapsed_ns == 0 { 0.0 } else { self.done_now() as f64 * 1e9 / self.elapsed_ns as f64 }
     }
 
-    /// Returns the processor time per recipient that this run was done with, in nanoseconds; `None` if there is none.
+    /// Returns the processor time per recipient done in this run, in nanoseconds; `None` without such recipients.
     pub fn cpu_ns_each(&self) -> Option<f64> {
         let done = self.done_now();
         (done > 0).then(|| self.cpu.total_ns() as f64 / done as f64)

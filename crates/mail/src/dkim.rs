@@ -1,8 +1,8 @@
-//! DKIM signatures (RFC 6376): the key of a domain, and the header field that it puts before a message.
+//! DKIM signatures (RFC 6376): the key of a domain, and the header field that signs a message.
 //!
 //! Header and body are canonicalised as `relaxed`, the form that survives relays which fold header lines or drop spaces
-//! at the end of a line. The fields in [`SIGNED`] are signed, those that a message lacks included, so that none can be
-//! added on the way.
+//! at the end of a line. The fields in [`SIGNED`] are signed, including those that a message lacks, so that none can be
+//! added in transit.
 
 use crate::error::{Error, Result};
 use mail_auth::common::crypto::{DkimKey, Ed25519Key, RsaKey};
@@ -12,8 +12,8 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use std::path::Path;
 
-/// The header fields that are signed: those that RFC 6376, section 5.4.1, names, and those by which a list can be left
-/// (RFC 8058 demands that they are signed).
+/// The header fields that are signed: those that RFC 6376, section 5.4.1, lists, and those for leaving a mailing list
+/// (RFC 8058 requires them to be signed).
 const SIGNED: [&str; 19] = [
     "From",
     "Reply-To",
@@ -44,7 +44,7 @@ pub struct Signer {
 }
 
 impl std::fmt::Debug for Signer {
-    /// Leaves the key out.
+    /// Omits the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Signer({}._domainkey.{})", self.selector, self.domain)
     }
@@ -56,7 +56,7 @@ impl Signer {
     ///
     /// # Errors
     ///
-    /// A file without such a key, an RSA key of less than 2,048 bits, or a domain or selector that is no host name.
+    /// A file without such a key, an RSA key of less than 2,048 bits, or a domain or selector that is not a host name.
     pub fn read(path: &Path, domain: &str, selector: &str) -> Result<Self> {
         let wrong = |reason: String| Error::file(path, reason);
         let pem = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
@@ -78,8 +78,8 @@ impl Signer {
         Ok(Self { signer, domain: domain.to_owned(), selector: selector.to_owned() })
     }
 
-    /// Returns whether the first address of the header field From is in the domain or in one below it. A relay signs
-    /// for nobody else.
+    /// Returns whether the first address of the header field From is in the domain or in one below it. A relay signs no
+    /// other messages.
     pub(crate) fn covers(&self, message: &[u8]) -> bool {
         let Some(from) = from_field(message) else { return false };
         let text = without_quotes(&String::from_utf8_lossy(&from));
@@ -89,12 +89,13 @@ impl Signer {
         host == domain || host.strip_suffix(domain.as_str()).is_some_and(|rest| rest.ends_with('.'))
     }
 
-    /// Returns the header field that signs a message, with the CR LF at its end. Lines of the message may end with LF
-    /// or CR LF, which makes no difference to the signature; the time of signing is that of the call.
+    /// Returns the header field that signs a message, with its final CR LF. Lines of the message may end with LF or CR
+    /// LF; the signature is the same. The time of signing is that of the call.
     ///
     /// # Errors
     ///
-    /// The message has no From, which every message must have and every signature covers; or the key fails.
+    /// The message has no From, which every message must have and every signature covers; or signing with the key
+    /// fails.
     pub fn field(&self, message: &[u8]) -> Result<String> {
         if from_field(message).is_none() {
             return Err(Error::Spec("a message to be signed needs the header field From".to_owned()));
@@ -112,7 +113,7 @@ fn key_of(der: &PrivateKeyDer<'_>) -> std::result::Result<DkimKey, String> {
         Err(error) => error.to_string(),
     };
     match der {
-        // The public key is part of the second version of PKCS #8 only, and OpenSSL writes the first.
+        // Only the second version of PKCS #8 contains the public key, and OpenSSL writes the first.
         PrivateKeyDer::Pkcs8(pkcs8) => match Ed25519Key::from_pkcs8_maybe_unchecked_der(pkcs8.secret_pkcs8_der()) {
             Ok(key) => Ok(DkimKey::Ed25519(key)),
             Err(_) => Err(format!("{rsa}; RSA keys of 2,048 to 8,192 bits and Ed25519 keys can")),

@@ -1,4 +1,4 @@
-//! Domains with characters beyond ASCII (IDNA): look-ups, and servers without SMTPUTF8, need them as A-labels.
+//! Non-ASCII domains (IDNA): lookups, and servers without SMTPUTF8, need them as A-labels.
 
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
@@ -6,7 +6,7 @@ use landau_wire::smtp::Mailbox;
 use std::borrow::Cow;
 
 /// Returns a domain in lower case and in ASCII: `Bücher.example` is `xn--bcher-kva.example` (RFC 5891, with the mapping
-/// of UTS 46). `None` if it has characters beyond ASCII that IDNA does not permit in the name of a host.
+/// of UTS 46). `None` if it has non-ASCII characters that IDNA does not permit in a host name.
 pub(crate) fn to_ascii(domain: &str) -> Option<Cow<'_, str>> {
     if domain.is_ascii() {
         let is_lower = !domain.bytes().any(|byte| byte.is_ascii_uppercase());
@@ -15,8 +15,8 @@ pub(crate) fn to_ascii(domain: &str) -> Option<Cow<'_, str>> {
     Uts46::new().to_ascii(domain.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Verify).ok()
 }
 
-/// Returns an address in ASCII. `None` if there is none: its local part belongs to the server, and cannot be converted
-/// (RFC 6531 section 3.2), or the address is too long in that form.
+/// Returns an address in ASCII. `None` if it has no such form: the local part is defined by its server and cannot be
+/// converted (RFC 6531 section 3.2), or the address is too long in that form.
 pub(crate) fn address_to_ascii(address: &str) -> Option<Cow<'_, str>> {
     if address.is_ascii() {
         return Some(Cow::Borrowed(address));
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(address_to_ascii("a@bü cher"), None);
     }
 
-    /// It was dropped from its transaction without an outcome, and a run with it did not end.
+    /// Such an address was once dropped from its transaction without an outcome, and the run did not end.
     #[test]
     fn an_address_that_is_too_long_in_ascii_has_no_such_form() {
         let address = format!("{}@{}test", "a".repeat(64), "ü.".repeat(30));

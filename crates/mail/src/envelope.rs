@@ -1,4 +1,4 @@
-//! What a delivery says about every message: the sender, the mode, and the parameters of MAIL and RCPT.
+//! The envelope of a message: the sender, the mode, and the parameters of MAIL and RCPT.
 
 use crate::domain::{address_to_ascii, to_ascii};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Returns the word for a recipient with whom everything went well.
+    /// Returns the word for a recipient that succeeded.
     pub const fn success(self) -> &'static str {
         match self {
             Self::Rset => "accepted",
@@ -31,7 +31,7 @@ impl Mode {
     }
 }
 
-/// What is said about every message.
+/// The sender, mode and parameters of every message.
 #[derive(Debug, Clone)]
 pub struct Envelope {
     /// The sender, without angle brackets; empty for the null path.
@@ -52,19 +52,19 @@ pub struct Envelope {
     pub envid: Option<String>,
 }
 
-/// What the sender asks for about one recipient: the parameters of RCPT (RFC 3461).
+/// The requests of the sender for one recipient: the parameters of RCPT (RFC 3461).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Request {
     /// When the sender wants to be notified.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "notify_text")]
     pub(crate) notify: Option<Notify>,
-    /// The recipient that the sender gave, with its type, as it is encoded.
+    /// The recipient as the sender gave it, with its type, encoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) orcpt: Option<Box<str>>,
 }
 
 impl Request {
-    /// Returns what a command asks for.
+    /// Returns the requests of a command.
     pub(crate) fn of(rcpt: &Rcpt<'_>) -> Self {
         Self { notify: rcpt.notify, orcpt: rcpt.orcpt.map(|orcpt| orcpt.as_str().into()) }
     }
@@ -78,7 +78,7 @@ impl Request {
     }
 }
 
-/// `NOTIFY` in the queue: as in the command.
+/// The form of `NOTIFY` in the queue, which is that of the command.
 mod notify_text {
     use landau_wire::smtp::parameter::Notify;
     use serde::de::Error;
@@ -148,7 +148,7 @@ impl Envelope {
         Ok(self)
     }
 
-    /// Returns the address of the sender: as it is if the transaction uses SMTPUTF8, otherwise in ASCII.
+    /// Returns the address of the sender: unchanged if the transaction uses SMTPUTF8, otherwise in ASCII.
     pub(crate) fn address(&self, is_utf8: bool) -> Cow<'_, str> {
         let converted = if is_utf8 { None } else { address_to_ascii(&self.from) };
         converted.unwrap_or(Cow::Borrowed(&self.from))

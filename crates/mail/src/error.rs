@@ -44,7 +44,7 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// The ledger cannot be written: what becomes of further recipients could not be recorded, so none is sent to.
+    /// The ledger cannot be written. The outcomes of further recipients could not be recorded, so none is sent to.
     #[error("cannot write the ledger: {0}; the run has stopped, and the same command continues it")]
     Ledger(std::io::Error),
     /// A report about a failed recipient cannot be written. The recipient is not recorded as failed.
@@ -56,7 +56,7 @@ pub enum Error {
     /// The queue of a relay cannot be read or written.
     #[error("cannot use the queue: {0}; the relay has stopped, and the same command continues it")]
     Queue(std::io::Error),
-    /// At the end of a relay its queue cannot be written, for want of room or of descriptors.
+    /// The queue cannot be written at the end of a relay, for lack of disk space or descriptors.
     #[error(
         "cannot write the queue: {error}; the relay has waited {waited_s} s for that and has stopped, and the next one \
          sends some mail again that was delivered"
@@ -67,7 +67,7 @@ pub enum Error {
         /// Why it waited.
         error: std::io::Error,
     },
-    /// A run ended with an error, and what had happened by then could not be written either.
+    /// A run ended with an error, and the outcomes so far could not be written either.
     #[error("{first}; at the end: {last}")]
     Twice {
         /// Why the run ended.
@@ -75,7 +75,7 @@ pub enum Error {
         /// Why it could not be written.
         last: Box<Error>,
     },
-    /// The messages of a queue cannot be passed on to the user.
+    /// The list of the messages of a queue cannot be written.
     #[error("cannot write the list")]
     Output(#[source] std::io::Error),
     /// The receiver of a relay cannot listen or wait.

@@ -1,4 +1,4 @@
-//! Whole sessions against bytes from a hostile other side. No part of the interface: fuzz targets and tests use it.
+//! Whole sessions against bytes from a hostile peer. Not part of the public interface: fuzz targets and tests use it.
 
 pub use crate::client::hostile::client;
 pub use crate::relay::hostile::relay;

@@ -1,10 +1,10 @@
-//! The mail engine: delivers a message to a list of recipients over SMTP, and records what became of each.
+//! The mail engine: delivers a message to a list of recipients over SMTP, and records the outcome of each.
 //!
 //! [`deliver`] reads a [`List`] one record at a time, encodes the [`Message`] once, and drives SMTP sessions over the
-//! event library. A ledger records what became of every recipient, so that a run that was killed is continued and
-//! nobody is sent to twice.
+//! event library. A ledger records the outcome of every recipient, so that a killed run can be continued without
+//! sending to anybody twice.
 //!
-//! [`sink`] has receivers to test this and other senders against.
+//! [`sink`] contains receivers for tests of this and other senders.
 
 mod bounce;
 mod client;

@@ -1,9 +1,9 @@
 //! The list of recipients: a file, standard input, or a synthetic list. Read one record at a time, so that the memory
-//! does not grow with the list.
+//! use does not grow with the list.
 //!
 //! Two forms of text are read. Without a header, each line is an address; empty lines and lines that start with `#` are
 //! skipped. With a header, which is a first line without `@`, it is CSV (RFC 4180): the address is in the column
-//! `email`, `address` or `to`, or else in the first one, and the other columns are fields of the message.
+//! `email`, `address` or `to`, or otherwise in the first one, and the other columns are fields of the message.
 
 use crate::error::{Error, Result};
 use crate::synthetic::Synthetic;
@@ -29,7 +29,7 @@ impl Record {
         if self.ends.is_empty() { &self.text } else { self.field(self.address as usize) }
     }
 
-    /// Returns a field; empty if there is none of this index.
+    /// Returns the field at `index`; empty if there is none.
     pub fn field(&self, index: usize) -> &str {
         let start = if index == 0 { 0 } else { self.ends.get(index - 1).map_or(0, |&end| end as usize) };
         self.ends.get(index).and_then(|&end| self.text.get(start..end as usize)).unwrap_or_default()
@@ -45,7 +45,7 @@ impl Record {
         self.text.bytes().any(|byte| byte.is_ascii_control())
     }
 
-    /// Makes this a record that is only an address.
+    /// Replaces the record by one that is only an address.
     pub(crate) fn set_address(&mut self, address: &str) {
         self.text.clear();
         self.text.push_str(address);
@@ -57,7 +57,7 @@ impl Record {
         &mut self.text
     }
 
-    /// Makes this a record with fields.
+    /// Replaces the record by one with these fields.
     pub(crate) fn set<'a>(&mut self, fields: impl IntoIterator<Item = &'a str>) {
         self.text.clear();
         self.ends.clear();
@@ -68,13 +68,13 @@ impl Record {
     }
 }
 
-/// Where records come from.
+/// A source of records.
 enum Source {
-    /// An address a line.
+    /// One address per line.
     Lines(Box<dyn BufRead>),
     /// A table with a header.
     Table(Box<csv::Reader<Box<dyn BufRead>>>, csv::StringRecord),
-    /// Made up.
+    /// Generated records.
     Synthetic(Box<Synthetic>),
 }
 
@@ -142,7 +142,7 @@ impl List {
         }
     }
 
-    /// Puts the following recipients of a synthetic list into so many domains; other lists are what they are.
+    /// Distributes the following recipients of a synthetic list over `count` domains; other lists do not change.
     pub(crate) fn use_domains(&mut self, count: u32) {
         if let Source::Synthetic(synthetic) = &mut self.source {
             synthetic.use_domains(count);

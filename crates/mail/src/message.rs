@@ -1,6 +1,6 @@
-//! The message: read once, encoded once for all recipients, or a template with a field of the list in it.
+//! The message: read once, and either encoded once for all recipients or a template with fields of the list.
 //!
-//! A field is written `{{name}}` and stands for the value of that column of the list. A message without fields is
+//! A field is written `{{name}}` and is replaced by the value of that column of the list. A message without fields is
 //! encoded for DATA and for BDAT when it is read; sending it copies nothing.
 //!
 //! A signature (DKIM) is put before the header. A message without fields is signed once, a template for each recipient.
@@ -26,26 +26,26 @@ enum Part {
 /// A message to be sent to every recipient.
 #[derive(Debug)]
 pub struct Message {
-    /// What to send after DATA; empty for a template.
+    /// The bytes to send after DATA; empty for a template.
     data: Vec<u8>,
-    /// What to send after BDAT; empty for a template.
+    /// The bytes to send after BDAT; empty for a template.
     chunk: Vec<u8>,
-    /// What the content is like; of a template, its literal text.
+    /// The properties of the content, or of the literal text of a template.
     shape: Shape,
-    /// Whether the header has a byte beyond ASCII, so that the message needs SMTPUTF8 (RFC 6532).
+    /// Whether the header has a non-ASCII byte, so that the message needs SMTPUTF8 (RFC 6532).
     has_8bit_header: bool,
     /// The columns of the list whose fields are in the header.
     header_columns: Vec<usize>,
     /// The parts of a template; empty for a message without fields.
     parts: Vec<Part>,
-    /// Who signs what is rendered; a message without fields is signed already.
+    /// The signer of rendered messages; a message without fields is already signed.
     signer: Option<Arc<Signer>>,
     digest: String,
 }
 
 impl Message {
-    /// Reads a message: lines that end with LF or CR LF, header, empty line, body. `columns` are the names of the
-    /// list's columns. `signer` signs it.
+    /// Reads a message: header, empty line and body, in lines that end with LF or CR LF. `columns` are the names of the
+    /// list's columns. `signer` signs the message.
     ///
     /// # Errors
     ///
@@ -58,7 +58,8 @@ impl Message {
         });
         let mut parts = parts_of(text, columns)?;
         let is_template = parts.len() > 1;
-        // A template is signed here as well, without its fields: so a message that cannot be signed is found at once.
+        // A template is also signed here, without its fields, so that a message that cannot be signed is detected at
+        // once.
         if let Some(field) = signer.as_deref().map(|signer| signer.field(text)).transpose()?
             && !is_template
         {
@@ -70,7 +71,7 @@ impl Message {
         if is_template {
             data.clear();
         } else {
-            // The bytes passed the encoder a moment ago, so they pass it again.
+            // The encoder has just accepted these bytes, so it accepts them again.
             encode(Transfer::Bdat, literal.iter().copied(), &mut chunk).map_err(|error| unsendable(&error))?;
         }
         let header = header_of(text);
@@ -85,7 +86,7 @@ impl Message {
     ///
     /// # Errors
     ///
-    /// A bare CR or a NUL, or a key that fails.
+    /// A bare CR or a NUL, or a failure to sign.
     pub(crate) fn received(content: &[u8], is_chunked: bool, signer: Option<&Signer>) -> Result<Self> {
         let signer = signer.filter(|signer| signer.covers(content));
         let signature = signer.map(|signer| signer.field(content)).transpose()?.unwrap_or_default();
@@ -100,7 +101,7 @@ impl Message {
         Ok(Self { data, chunk, shape, has_8bit_header, header_columns, parts, signer, digest })
     }
 
-    /// Returns whether each recipient has a text of its own.
+    /// Returns whether each recipient gets a separate text.
     pub fn is_template(&self) -> bool {
         !self.parts.is_empty()
     }
@@ -115,18 +116,17 @@ impl Message {
         &self.digest
     }
 
-    /// Returns whether the text has bytes beyond ASCII, so that it needs 8BITMIME.
+    /// Returns whether the text has non-ASCII bytes, so that it needs 8BITMIME.
     pub fn is_8bit(&self) -> bool {
         self.shape.is_8bit
     }
 
-    /// Returns whether the header has bytes beyond ASCII when it is sent to the recipient of a record, so that it needs
-    /// SMTPUTF8.
+    /// Returns whether the header, as rendered for a record, has non-ASCII bytes, so that it needs SMTPUTF8.
     pub fn needs_utf8(&self, record: &Record) -> bool {
         self.has_8bit_header || self.header_columns.iter().any(|&column| !record.field(column).is_ascii())
     }
 
-    /// Returns what to send to every recipient.
+    /// Returns the bytes to send to every recipient.
     pub fn encoded(&self, transfer: Transfer) -> &[u8] {
         match transfer {
             Transfer::Data => &self.data,
@@ -134,7 +134,7 @@ impl Message {
         }
     }
 
-    /// Returns the content as it is written to a mailbox, with CR LF at its line ends; that of a template is empty.
+    /// Returns the content as it is written to a mailbox, with CR LF line ends; empty for a template.
     pub(crate) fn content(&self) -> Cow<'_, [u8]> {
         if !self.chunk.is_empty() || self.data.is_empty() {
             return Cow::Borrowed(&self.chunk);
@@ -144,11 +144,11 @@ impl Message {
         Cow::Owned(lines.flat_map(|line| line.strip_prefix(b".").unwrap_or(line)).copied().collect())
     }
 
-    /// Writes what to send to the recipient of a record into `out`, whose memory is reused.
+    /// Writes the bytes to send to the recipient of a record into `out`, whose memory is reused.
     ///
     /// # Errors
     ///
-    /// A field with a bare CR or a NUL, or a key that fails.
+    /// A field with a bare CR or a NUL, or a failure to sign.
     pub fn render(&self, transfer: Transfer, record: &Record, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
         let parts = || {
@@ -212,7 +212,7 @@ fn header_of(text: &[u8]) -> &[u8] {
     text
 }
 
-/// Splits a text at its fields. Braces that enclose no name are text.
+/// Splits a text at its fields. Braces without a valid name between them are text.
 fn parts_of(text: &[u8], columns: &[String]) -> Result<Vec<Part>> {
     let (mut parts, mut literal, mut rest) = (Vec::new(), Vec::new(), text);
     while let Some(at) = rest.windows(2).position(|two| two == b"{{") {

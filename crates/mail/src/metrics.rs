@@ -1,5 +1,5 @@
-//! `/metrics` for Prometheus, by a thread of its own. The engine writes the page while it runs; the thread only sends
-//! it.
+//! `/metrics` for Prometheus, served by a separate thread. The engine writes the page while it runs; the thread only
+//! sends it.
 
 use crate::engine::Progress;
 use crate::error::{Error, Result};
@@ -9,7 +9,7 @@ use crate::stats::Stats;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The reasons that are on the page.
+/// The number of reasons on the page.
 const REASONS: usize = 20;
 
 /// The endpoint. It ends when it is dropped.

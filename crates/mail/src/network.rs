@@ -1,5 +1,5 @@
-//! Connections as the engine sees them. Tests replace the sockets by a simulated network, in which every fault happens
-//! when the seed says so.
+//! The network interface of the engine. Tests replace the sockets by a simulated network, in which the seed determines
+//! every fault.
 
 use crate::error::Result;
 use landau_reactor::{Backend, Event, Interest, Reactor, Token, Waker};
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a wait found about a connection.
+/// An event of a connection, found by a wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ready {
     /// The connection.
@@ -22,7 +22,8 @@ pub(crate) struct Ready {
     pub(crate) is_deadline: bool,
 }
 
-/// Connections and a clock. The caller numbers its connections, and uses a number again after it has closed it.
+/// Connections and a clock. The caller assigns the numbers of connections, and reuses a number after the connection is
+/// closed.
 pub(crate) trait Network {
     /// Returns the time in nanoseconds.
     fn now_ns(&self) -> u64;
@@ -30,25 +31,25 @@ pub(crate) trait Network {
     /// Returns the milliseconds since 1970.
     fn unix_ms(&self) -> u64;
 
-    /// Starts a connection. Its end is reported by a readiness to write.
+    /// Starts to connect. The end of the attempt is reported as writability.
     fn connect(&mut self, id: u32, server: SocketAddr) -> SystemResult<()>;
 
-    /// Opens a UDP socket that exchanges datagrams with a server, and reports when there is one to receive.
+    /// Opens a UDP socket that exchanges datagrams with a server, and reports when one can be received.
     fn connect_datagrams(&mut self, id: u32, server: SocketAddr) -> SystemResult<()>;
 
-    /// Returns the result of connecting; from now on reports when there is something to read.
+    /// Returns the result of connecting; from then on, reports readability.
     fn established(&mut self, id: u32) -> SystemResult<()>;
 
-    /// Receives what has arrived; 0 is the end of the stream.
+    /// Receives the bytes that have arrived; 0 is the end of the stream.
     fn receive(&mut self, id: u32, buffer: &mut [u8]) -> SystemResult<usize>;
 
-    /// Sends what fits.
+    /// Sends as many bytes as fit.
     fn send(&mut self, id: u32, buffers: &[IoSlice<'_>]) -> SystemResult<usize>;
 
-    /// Reports when more can be sent, or no longer.
+    /// Starts or stops reporting writability.
     fn watch_writing(&mut self, id: u32, is_watched: bool);
 
-    /// Notes that nothing is left to receive.
+    /// Tells the network that nothing is left to receive.
     fn drained(&mut self, id: u32);
 
     /// Sets or moves the deadline of a connection.
@@ -67,7 +68,7 @@ pub(crate) trait Network {
     fn next(&mut self) -> Option<Ready>;
 }
 
-/// The longest wait, after which an interrupt is noticed.
+/// Maximum wait, after which an interrupt is noticed.
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// Returns whether this system has a route to a server and an address of its family.
@@ -90,7 +91,7 @@ impl Sockets {
         Ok(Self { reactor: Reactor::new(backend)?, sockets: Vec::new(), resets: false })
     }
 
-    /// Returns a handle by which another thread ends a wait.
+    /// Returns a handle with which another thread can end a wait.
     pub(crate) fn waker(&mut self) -> Result<Waker> {
         Ok(self.reactor.waker()?)
     }
@@ -103,11 +104,11 @@ impl Sockets {
         self.sockets[index] = Some(socket);
     }
 
-    /// Makes connections be reset when they are closed, those that are open included.
+    /// Makes connections, including open ones, send a reset when they are closed.
     pub(crate) fn reset_on_close(&mut self) {
         self.resets = true;
         for socket in self.sockets.iter().flatten() {
-            // Without the option the connection is closed in order.
+            // Without the option the connection is closed normally.
             let _ = stream::set_reset_on_close(socket);
         }
     }
@@ -134,7 +135,7 @@ impl Network for Sockets {
             stream::set_reset_on_close(&socket)?;
         }
         match stream::connect(&socket, &Address::from(server)) {
-            // Where IPv6 is switched off this is no lack of ports.
+            // If IPv6 is disabled, this error does not mean a lack of ports.
             Err(error) if error.kind() == ErrorKind::AddrNotAvailable && !has_route(server) => {
                 return Err(Error::no_route("connect"));
             }

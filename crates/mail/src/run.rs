@@ -16,7 +16,7 @@ impl std::fmt::Debug for Run {
     }
 }
 
-/// Sees nothing.
+/// An observer that ignores all progress.
 struct Blind;
 
 impl Observer for Blind {
@@ -33,49 +33,50 @@ impl Run {
         prepare(delivery).map(Self)
     }
 
-    /// Waits for events, for 100 ms at most, and acts on them. Returns whether something is left to do.
+    /// Waits for events, for at most 100 ms, and handles them. Returns whether work is left.
     ///
     /// # Errors
     ///
-    /// The list cannot be read, or the ledger not written.
+    /// The list cannot be read, or the ledger cannot be written.
     #[inline]
     pub fn turn(&mut self) -> Result<bool> {
         self.0.turn(u64::MAX)
     }
 
-    /// Returns what the run has reached.
+    /// Returns the progress of the run.
     #[inline]
     pub fn progress(&self) -> Progress {
         self.0.progress()
     }
 
-    /// Changes the most connections at a time. Connections above it stay open until they end by themselves.
+    /// Changes the maximum number of simultaneous connections. Connections above it stay open until they end normally.
     pub fn set_sessions(&mut self, sessions: u32) {
         self.0.schedule.set_sessions(sessions);
     }
 
-    /// Sets how many connections work: the others are opened, greeted, and wait. All work until this is called.
+    /// Sets the maximum number of busy connections: the others are opened, greeted, and held. Until the first call, no
+    /// connection is held.
     pub fn set_busy(&mut self, most: u32) {
         self.0.set_busy(most);
     }
 
-    /// Puts the recipients that are read from now on into so many domains, if the list is synthetic. Those in memory
-    /// stay where they are.
+    /// Distributes the recipients that are read from now on over `count` domains, if the list is synthetic. Those in
+    /// memory keep their domains.
     pub fn use_domains(&mut self, count: u32) {
         self.0.input_mut().list_mut().use_domains(count);
     }
 
-    /// Makes connections be reset when they are closed, so that none stays in `TIME_WAIT`.
+    /// Makes connections send a reset when they are closed, so that none stays in `TIME_WAIT`.
     pub fn reset_on_close(&mut self) {
         self.0.network.reset_on_close();
     }
 
-    /// Returns the error by which this host refused another connection, if it did.
+    /// Returns the last error caused by a lack of descriptors or ports on this host, if there was one.
     pub fn own_limit(&self) -> Option<landau_sys::Error> {
         self.0.own_limit
     }
 
-    /// Begins no further transaction, waits until those in progress have ended, and resets the connections.
+    /// Begins no further transaction, waits for those in progress, and resets the connections.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a run counts: recipients by state, connections, failures by reason, times of the phases, domains.
+//! The statistics of a run: recipients by state, connections, failures by reason, times of the phases, domains.
 
 use crate::client::Stage;
 use crate::ledger::State;
@@ -6,13 +6,13 @@ use landau_wire::smtp::Extension;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// The longest time that a histogram distinguishes, 10 minutes: the longest limit of RFC 5321.
+/// The maximum value of a histogram, 10 minutes: the longest timeout of RFC 5321.
 const LONGEST_NS: u64 = 600_000_000_000;
 
-/// The most domains that are counted separately; the others are counted together.
+/// Maximum number of domains counted separately; the others are counted together.
 const MOST_DOMAINS: usize = 65_536;
 
-/// The most reasons of deferrals and failures that are counted separately.
+/// Maximum number of reasons for deferrals and failures counted separately.
 const MOST_REASONS: usize = 256;
 
 /// The times of a phase, with two significant digits.
@@ -37,7 +37,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the number of times.
+    /// Returns the number of recorded times.
     pub fn count(&self) -> u64 {
         self.0.as_ref().map_or(0, |held| held.len())
     }
@@ -70,28 +70,28 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Notes that the way of a domain was found after so many nanoseconds.
+    /// Records the lookup time of a domain, in nanoseconds.
     pub(crate) fn looked_up(&mut self, ns: u64) {
         self.lookup.record(ns);
     }
 
-    /// Notes that a connection was established after so many nanoseconds.
+    /// Records the time to establish a connection, in nanoseconds.
     pub(crate) fn connected(&mut self, ns: u64) {
         self.connect.record(ns);
     }
 
-    /// Notes that a connection was encrypted so many nanoseconds after STARTTLS was sent.
+    /// Records the time from STARTTLS to the encryption of a connection, in nanoseconds.
     pub(crate) fn secured(&mut self, ns: u64) {
         self.tls.record(ns);
     }
 
-    /// Notes a reply that came so many nanoseconds after its command was sent.
+    /// Records the time from a command to its reply, in nanoseconds.
     #[inline]
     pub(crate) fn replied(&mut self, stage: Stage, ns: u64) {
         let phase = match stage {
             Stage::Greeting => &mut self.greeting,
             Stage::Ehlo | Stage::Helo => &mut self.hello,
-            // It ends with the handshake.
+            // This phase ends with the handshake.
             Stage::StartTls => return,
             Stage::Mail => &mut self.mail,
             Stage::Rcpt => &mut self.rcpt,
@@ -103,7 +103,7 @@ impl Phases {
         phase.record(ns);
     }
 
-    /// Returns the phases with their names, in the order in which they happen.
+    /// Returns the phases with their names, in chronological order.
     pub fn all(&self) -> [(&'static str, &Histogram); 11] {
         [
             ("lookup", &self.lookup),
@@ -124,13 +124,13 @@ impl Phases {
 /// Recipients by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Those with whom everything went well.
+    /// Recipients that succeeded.
     pub done: u64,
-    /// Those that were tried and are left to a later attempt or run.
+    /// Recipients that were tried and are left to a later attempt or run.
     pub deferred: u64,
-    /// Those that were refused for good.
+    /// Recipients that failed permanently.
     pub failed: u64,
-    /// Those that were not tried yet.
+    /// Recipients that were not tried yet.
     pub left: u64,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Domains {
     rows: Vec<Row>,
 }
 
-/// What is counted about a domain.
+/// The counts of a domain.
 #[derive(Debug)]
 struct Row {
     name: Box<str>,
@@ -167,8 +167,7 @@ struct Row {
 }
 
 impl Domains {
-    /// Returns the index of a domain, which is compared without regard to case. All domains beyond a number of them
-    /// share one.
+    /// Returns the index of a domain, ignoring case. All domains beyond the maximum number share one index.
     pub(crate) fn index(&mut self, domain: &str) -> u32 {
         if let Some(&index) = self.indices.get(domain) {
             return index;
@@ -193,7 +192,7 @@ impl Domains {
         &mut self.rows[index as usize].recipients
     }
 
-    /// Notes that a recipient of a domain is attempted, or was recorded.
+    /// Records the time at which a recipient of a domain is attempted or recorded.
     #[inline]
     pub(crate) fn note_time(&mut self, index: u32, now_ns: u64) {
         let span_ns = &mut self.rows[index as usize].span_ns;
@@ -226,8 +225,8 @@ pub struct DomainRow {
     /// Its recipients by state.
     #[serde(flatten)]
     pub recipients: Tally,
-    /// When the first attempt began and when the last recipient was recorded, in nanoseconds from the begin of the run;
-    /// none if this run attempted none.
+    /// When the first attempt began and when the last recipient was recorded, in nanoseconds from the beginning of the
+    /// run; none if this run attempted none.
     pub span_ns: Option<[u64; 2]>,
 }
 
@@ -238,29 +237,29 @@ impl DomainRow {
     }
 }
 
-/// What a run had reached at equal distances of time.
+/// The progress of a run, sampled at equal intervals.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Timeline {
-    /// The distance in nanoseconds.
+    /// The interval in nanoseconds.
     pub interval_ns: u64,
-    /// Recipients with whom everything went well, at the end of each interval.
+    /// Recipients that had succeeded, at the end of each interval.
     pub done: Vec<u64>,
-    /// Those that were deferred.
+    /// Recipients that were deferred.
     pub deferred: Vec<u64>,
-    /// Those that failed.
+    /// Recipients that had failed.
     pub failed: Vec<u64>,
-    /// Connections.
+    /// Open connections.
     pub open: Vec<u32>,
-    /// The samples that were taken since the last that is kept.
+    /// The number of samples taken since the last kept one.
     #[serde(skip)]
     skipped: u32,
-    /// One in so many samples is kept.
+    /// One in `stride` samples is kept.
     #[serde(skip)]
     stride: u32,
 }
 
 impl Timeline {
-    /// The most points; with more of them every second one is dropped.
+    /// Maximum number of points; beyond it, every second one is dropped.
     const MOST: usize = 1200;
 
     /// Adds a sample. They are taken `interval_ns` apart.
@@ -289,12 +288,12 @@ impl Timeline {
     }
 }
 
-/// Why recipients were deferred or failed, and connections lost.
+/// The reasons why recipients were deferred or failed, or connections lost.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reasons(BTreeMap<String, u64>);
 
 impl Reasons {
-    /// Counts a reason. Replies that differ in addresses and identifiers only are one reason.
+    /// Counts a reason. Replies that differ only in addresses and identifiers count as one reason.
     #[cold]
     pub(crate) fn count(&mut self, reason: &str) {
         let mut key = without_identifiers(reason);
@@ -312,11 +311,11 @@ impl Reasons {
     }
 }
 
-/// The characters of a reason that are kept.
+/// Maximum length of a reason, in characters.
 const REASON_CHARS: usize = 160;
 
-/// Returns a text with `#` in place of addresses and of words that have digits: servers put the identifier of the
-/// message, the recipient and the client's address into their replies. Codes of replies and names of extensions stay.
+/// Returns a text with `#` in place of addresses and of words with digits: servers put the identifier of the message,
+/// the recipient and the client's address into their replies. Reply codes and names of extensions are kept.
 fn without_identifiers(text: &str) -> String {
     let mut out = String::new();
     let is_part = |one: char| one.is_alphanumeric() || "@._-+=".contains(one);
@@ -344,11 +343,11 @@ fn is_enhanced_code(word: &str) -> bool {
     word.starts_with(['2', '4', '5']) && word.split('.').count() == 3 && word.split('.').all(is_number)
 }
 
-/// What a run counted.
+/// The statistics of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) recipients: Tally,
-    /// Of `recipients`, those that earlier runs had dealt with.
+    /// The part of `recipients` that earlier runs had finished.
     pub(crate) earlier: Tally,
     pub(crate) phases: Phases,
     pub(crate) domains: Domains,
@@ -362,7 +361,7 @@ pub(crate) struct Stats {
     pub(crate) encrypted: u64,
     /// Reports about failed recipients that were written.
     pub(crate) bounces: u64,
-    /// Messages, or transactions in mode `rset`, that went well.
+    /// Successful messages, or transactions in mode `rset`.
     pub(crate) transactions: u64,
     pub(crate) attempts: u64,
     pub(crate) sent_bytes: u64,

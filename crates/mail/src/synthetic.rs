@@ -1,4 +1,4 @@
-//! Synthetic lists: so many recipients over so many domains, uniform or by Zipf's law, the same for the same seed.
+//! Synthetic lists: recipients distributed over domains, uniformly or by Zipf's law. The same seed gives the same list.
 
 use crate::list::Record;
 use rand::RngExt;
@@ -6,10 +6,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::fmt::Write;
 
-/// The largest number of domains: each has 8 bytes in a table.
+/// Maximum number of domains: each takes 8 bytes in a table.
 pub const MOST_DOMAINS: u32 = 10_000_000;
 
-/// What a synthetic list is like.
+/// The shape of a synthetic list.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
     /// The number of recipients.
@@ -18,27 +18,27 @@ pub struct Shape {
     pub domains: u32,
     /// The exponent of Zipf's law: domain k has a share proportional to 1/k^s. 0 means that all have the same share.
     pub zipf: f64,
-    /// The seed of the draws.
+    /// The seed of the random draws.
     pub seed: u64,
 }
 
-/// A synthetic list: recipients `u1@d0007.example`, in the domains for which `landau sink dns` answers. The name
-/// `example` is reserved (RFC 6761).
+/// A synthetic list: recipients `u1@d0007.example`, in the domains served by `landau sink dns`. The name `example` is
+/// reserved (RFC 6761).
 #[derive(Debug)]
 pub struct Synthetic {
     shape: Shape,
     rng: ChaCha8Rng,
-    /// The shares of domains 1 to k, added up; empty if all have the same share.
+    /// The cumulative shares of domains 1 to k; empty if all have the same share.
     cumulated: Vec<f64>,
     /// The recipients are in the domains from 1 to this one.
     used: u32,
     made: u64,
-    /// The digits of the number of a domain.
+    /// The number of digits in the number of a domain.
     digits: usize,
 }
 
 impl Synthetic {
-    /// Returns the list of a shape.
+    /// Returns the list with this shape.
     pub fn new(shape: Shape) -> Self {
         let mut sum = 0.0;
         let share = |k: u32| f64::from(k).powf(-shape.zipf);
@@ -53,7 +53,7 @@ impl Synthetic {
         Self { shape, rng: ChaCha8Rng::seed_from_u64(shape.seed), cumulated, used, made: 0, digits }
     }
 
-    /// Puts the following recipients into the first so many domains of those that the shape has.
+    /// Distributes the following recipients over the first `count` domains of the shape.
     pub(crate) fn use_domains(&mut self, count: u32) {
         self.used = count.clamp(1, self.shape.domains.max(1));
     }

@@ -1,13 +1,13 @@
-//! The parts of a report (MIME), and what is left out of one or encoded when a server does not take it.
+//! The MIME parts of a report, and its shorter or encoded forms for servers that do not accept it.
 //!
-//! Everything is ASCII but a message that is returned as a whole: types that RFC 6532 and RFC 6533 define may be
-//! encoded, and message/rfc822 may not. So a server needs 8BITMIME for such a message only.
+//! A report is ASCII except for a message that is returned as a whole: the types of RFC 6532 and RFC 6533 may be
+//! encoded, but message/rfc822 may not. So only such a message requires a server with 8BITMIME.
 
 use super::Returned;
 use data_encoding::{BASE64_MIME, BASE64_MIME_PERMISSIVE};
 use std::borrow::Cow;
 
-/// The bytes of a header that are returned.
+/// Maximum length of a returned header, in bytes.
 pub(super) const HEADER_BYTES: usize = 64 << 10;
 
 /// The beginning of every report.
@@ -16,10 +16,10 @@ pub(super) const FROM: &str = "From: Mail Delivery System <MAILER-DAEMON@";
 /// What precedes the boundary in the header of a report.
 pub(super) const BOUNDARY: &str = " boundary=\"";
 
-/// The field of a report, or a part, with bytes beyond ASCII.
+/// The header field of a report, or of a part, with non-ASCII bytes.
 pub(super) const EIGHT_BIT: &str = "Content-Transfer-Encoding: 8bit\r\n";
 
-/// The field of a part that is encoded.
+/// The header field of an encoded part.
 const BASE64: &str = "Content-Transfer-Encoding: base64\r\n";
 
 /// The types of a message that is returned as a whole.
@@ -32,7 +32,7 @@ fn content_type(kind: &str) -> String {
     format!("Content-Type: {kind}\r\n")
 }
 
-/// Returns a part of a type that may be encoded, which it is if it has bytes beyond ASCII.
+/// Returns a part of a type that may be encoded. It is encoded if it has non-ASCII bytes.
 pub(super) fn part(kind: &str, content: &[u8]) -> Vec<u8> {
     if content.is_ascii() {
         [content_type(kind).as_bytes(), b"\r\n", content].concat()
@@ -65,7 +65,7 @@ pub(super) fn multipart(boundary: &str, parts: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// A report that was written here, with a message that it returns, or its header.
+/// A report written by this module, split at the returned message or header.
 struct Report<'a> {
     /// Its header and the parts before the message.
     before: &'a [u8],
@@ -76,8 +76,8 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Parses a report; `None` if it has nothing of a message. What precedes it is dropped: a signature, which would no
-    /// longer be valid.
+    /// Parses a report; `None` if it returns no part of a message. Bytes before the report are dropped: they are a
+    /// signature, which would no longer be valid.
     fn parse(report: &'a [u8]) -> Option<Self> {
         let report = &report[find(report, FROM.as_bytes())?..];
         let (_, rest) = report.split_at(find(report, BOUNDARY.as_bytes())? + BOUNDARY.len());
@@ -96,7 +96,7 @@ impl<'a> Report<'a> {
         Some(Self { before, boundary, message, is_whole, is_encoded })
     }
 
-    /// Returns the report with another last part, or without one.
+    /// Returns the report with its last part replaced by `part`, or without it.
     fn with(&self, part: Option<&[u8]>) -> Vec<u8> {
         let header_end = find(self.before, b"\r\n\r\n").map_or(self.before.len(), |at| at + 2);
         let (header, rest) = self.before.split_at(header_end);
@@ -110,7 +110,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Returns a report with less of the message; `None` if it does not have more.
+/// Returns a report with less of the message; `None` if it contains no more than that already.
 pub(crate) fn shortened(report: &[u8], returned: Returned) -> Option<Vec<u8>> {
     let report = Report::parse(report)?;
     match returned {
@@ -140,7 +140,7 @@ fn header_of(content: &[u8]) -> &[u8] {
     find(content, b"\r\n\r\n").map_or(content, |at| &content[..at + 2])
 }
 
-/// Returns the lines of a header as far as they are returned.
+/// Returns the leading lines of a header that fit in `HEADER_BYTES`.
 fn some_lines(header: &[u8]) -> &[u8] {
     match header.get(..HEADER_BYTES) {
         None => header,

@@ -10,7 +10,7 @@ fn failure<'a>(address: &'a str, code: Option<u16>, text: &'a [u8]) -> Failure<'
     Failure { address, orcpt, action: Action::Failed, host, code, text }
 }
 
-/// Returns the texts of a report's parts that are in base64.
+/// Returns the decoded texts of a report's base64 parts.
 fn decoded(report: &str) -> Vec<String> {
     let encoded = report.split("Content-Transfer-Encoding: base64\r\n\r\n").skip(1);
     let text = |part: &str| {
@@ -169,7 +169,7 @@ fn a_report_that_is_written_again_replaces_the_first() {
     assert_eq!(fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0);
 }
 
-/// RFC 6533 lets every part be encoded but message/rfc822, so that all servers take the report.
+/// RFC 6533 permits the encoding of every part except message/rfc822, so that all servers accept the report.
 #[test]
 fn only_a_message_that_is_returned_as_a_whole_needs_8bitmime() {
     let envelope = Envelope { ret: Some(Ret::Full), ..Envelope::new("s@b\u{fc}cher.test", Mode::Data) };

@@ -1,4 +1,4 @@
-//! A server that says anything: bytes are played against a session. For fuzz targets and tests.
+//! A server that sends arbitrary bytes to a client session. For fuzz targets and tests.
 
 use super::{Broken, Content, Event, Needs, Security, Session, Verdict};
 use crate::envelope::{Envelope, Mode};
@@ -10,19 +10,19 @@ use std::collections::BTreeSet;
 /// The content of each message.
 const CONTENT: &[u8] = b"Subject: x\r\n\r\ny\r\n";
 
-/// The most transactions of a session.
+/// Maximum number of transactions in a session.
 const MOST_TRANSACTIONS: u32 = 40;
 
-/// When what the session has to say leaves.
+/// When the output of the session is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sending {
-    /// After each event: then what the session does is the same however the bytes are split.
+    /// After each event: the session then behaves the same however the bytes are split.
     AtOnce,
     /// After each piece, as in the engine.
     Late,
 }
 
-/// What a session did.
+/// The events of a session and the bytes it sent.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Talk {
     events: Vec<String>,
@@ -41,12 +41,12 @@ struct Client {
     talk: Talk,
 }
 
-/// Plays bytes of a server, in pieces of a size and whole, against sessions that `options` chooses.
+/// Plays the bytes of a server against sessions chosen by `options`: whole, and in pieces of `size` bytes.
 ///
 /// # Panics
 ///
-/// The session does not do the same for every size, resolves a recipient twice or loses one, or sends anything but
-/// whole command lines and contents.
+/// Panics if the session behaves differently for different sizes, resolves a recipient twice, loses one, or sends
+/// anything other than complete command lines and contents.
 pub fn client(options: u8, bytes: &[u8], size: usize) {
     let whole = play(options, bytes, bytes.len(), Sending::AtOnce);
     assert_eq!(play(options, bytes, size, Sending::AtOnce), whole);
@@ -88,7 +88,7 @@ impl Client {
                     return true;
                 }
                 Ok(Some(event)) => self.act(event),
-                // Whether the client sees what follows the answer to STARTTLS depends on when it came.
+                // Whether the client sees the bytes after the answer to STARTTLS depends on when they arrive.
                 Err(Broken::Injected) => self.note(&Event::Secure),
                 Err(broken) => self.note(&broken),
             };
@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// Notes the last thing that happened.
+    /// Records an event or error. Returns false: the session does not go on.
     fn note(&mut self, what: &dyn std::fmt::Debug) -> bool {
         self.talk.events.push(format!("{what:?}"));
         false
@@ -152,7 +152,7 @@ impl Client {
         true
     }
 
-    /// Sends everything, and begins what had to wait for that if the session goes on.
+    /// Sends everything. If the session goes on, begins a transaction that had to wait for that.
     fn send(&mut self, goes_on: bool) {
         while !self.session.outgoing.is_empty() {
             let content = if self.session.outgoing.content().is_some() { CONTENT } else { &[] };
@@ -170,7 +170,7 @@ impl Client {
         }
     }
 
-    /// Ends the session: every recipient is resolved or not, and none is both.
+    /// Ends the session, and asserts that every recipient is either resolved or open.
     fn end(mut self) -> Talk {
         let open: Vec<u32> = self.session.unresolved().map(|(id, _)| id).collect();
         let both = open.iter().find(|id| self.resolved.contains(id));

@@ -1,5 +1,5 @@
-//! The client's side of an SMTP connection as a state machine without I/O: it is given bytes and times, and returns
-//! events and the bytes to send.
+//! The client side of an SMTP connection as a state machine without I/O: it takes bytes and times, and returns events
+//! and the bytes to send.
 
 pub(crate) mod hostile;
 mod outgoing;

@@ -1,10 +1,10 @@
-//! What a connection still has to send: commands, and at one place between them the content of a message, which is not
+//! The unsent output of a connection: commands and, at one position among them, the content of a message, which is not
 //! copied.
 
 use landau_wire::smtp::data::Transfer;
 use std::io::IoSlice;
 
-/// Where the content of a message is.
+/// Where the content of a message is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// In the message, encoded once for all recipients.
@@ -19,12 +19,12 @@ pub(crate) struct Outgoing {
     commands: Vec<u8>,
     /// The content, its length, and the place in `commands` before which it is sent.
     content: Option<(Content, usize, usize)>,
-    /// How many bytes were sent, counted over commands and content.
+    /// The number of bytes sent, of commands and content together.
     sent: usize,
 }
 
 impl Outgoing {
-    /// Returns the commands, to append to them.
+    /// Returns the buffer of the commands, for appending.
     pub(crate) fn commands(&mut self) -> &mut Vec<u8> {
         &mut self.commands
     }
@@ -39,13 +39,13 @@ impl Outgoing {
         self.content.map(|(content, ..)| content)
     }
 
-    /// Inserts a content after the commands so far. There must be no other.
+    /// Inserts a content after the commands so far. No other content may be unsent.
     pub(crate) fn insert(&mut self, content: Content, len: usize) {
         debug_assert!(self.content.is_none(), "one content at a time");
         self.content = Some((content, len, self.commands.len()));
     }
 
-    /// Returns what is to be sent. `bytes` is the content.
+    /// Returns the slices to send. `bytes` is the content.
     pub(crate) fn slices<'a>(&'a self, bytes: &'a [u8]) -> [IoSlice<'a>; 3] {
         let (len, at) = self.content.map_or((0, self.commands.len()), |(_, len, at)| (len, at));
         let before = &self.commands[self.sent.min(at)..at];
@@ -54,7 +54,7 @@ impl Outgoing {
         [IoSlice::new(before), IoSlice::new(inside), IoSlice::new(after)]
     }
 
-    /// Notes that so many bytes were sent.
+    /// Records that `count` bytes were sent.
     pub(crate) fn advance(&mut self, count: usize) {
         self.sent += count;
         let len = self.content.map_or(0, |(_, len, _)| len);

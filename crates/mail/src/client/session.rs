@@ -1,8 +1,8 @@
 //! One connection to a server: greeting, EHLO, transactions, QUIT.
 //!
-//! If the server offers PIPELINING (RFC 2920), the commands of a transaction leave in one write and their replies are
-//! matched in order. The content then leaves together with the commands of the next transaction, so that a message
-//! costs one receive and one send. If the server does not offer it, each command waits for the reply to the one before.
+//! If the server offers PIPELINING (RFC 2920), the commands of a transaction are sent in one write and their replies
+//! are matched in order. The content is then sent with the commands of the next transaction, so that a message costs
+//! one receive and one send. Without PIPELINING, each command waits for the reply to the previous one.
 
 use super::{Content, Outgoing};
 use crate::envelope::{Envelope, Mode};
@@ -13,7 +13,7 @@ use landau_wire::smtp::reply::{Malformed, Parsed, Scan};
 use landau_wire::smtp::{Capabilities, Class, Code, Command, Extension, Host, Mail, Mailbox, Rcpt, ReversePath};
 use std::collections::VecDeque;
 
-/// What a reply answers.
+/// The command or step that a reply answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The connection.
@@ -49,11 +49,11 @@ pub(crate) enum Verdict {
     Success,
     /// It failed, and may succeed later.
     Transient,
-    /// It failed for good.
+    /// It failed permanently.
     Permanent,
 }
 
-/// What became of a connection.
+/// An event of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// STARTTLS was answered: the client begins the TLS handshake. [`Session::secured`] follows.
@@ -74,63 +74,64 @@ pub(crate) enum Event {
     Done,
 }
 
-/// Why a connection cannot go on.
+/// Why a connection cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Broken {
     /// A reply that cannot be understood.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// A reply to nothing.
+    /// A reply that answers no command.
     #[error("the server sent a reply that no command had asked for")]
     Unsolicited,
     /// A reply that the protocol does not allow.
     #[error("the server answered {0} to {1:?}")]
     Unexpected(Code, Stage),
-    /// Bytes after the answer to STARTTLS, which somebody between here and the server may have added (CVE-2011-0411).
+    /// Bytes after the answer to STARTTLS, which an attacker on the path to the server may have injected
+    /// (CVE-2011-0411).
     #[error("the connection had unencrypted bytes after the answer to STARTTLS")]
     Injected,
-    /// TLS is required and not offered.
+    /// TLS is required but not offered.
     #[error("the server does not offer STARTTLS, and TLS is required")]
     NoTls,
-    /// TLS is required and was refused.
+    /// TLS is required but was refused.
     #[error("the server refused STARTTLS with {0}, and TLS is required")]
     TlsRefused(Code),
 }
 
-/// Whether a connection is encrypted.
+/// The encryption of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Security {
-    /// It is not.
+    /// The connection is not encrypted.
     Plain,
-    /// It is if the server can.
+    /// The connection is encrypted if the server supports it.
     Opportunistic,
-    /// It is, or nothing is sent.
+    /// The connection is encrypted, or no mail is sent.
     Required,
     /// The TLS handshake is done.
     Encrypted,
 }
 
-/// What a transaction needs to know about its message.
+/// The properties of a message that its transaction depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Needs {
     /// The length of the content in bytes, if it is the same for all recipients.
     pub(crate) size: Option<u64>,
-    /// Whether the content has bytes beyond ASCII.
+    /// Whether the content has non-ASCII bytes.
     pub(crate) is_8bit: bool,
-    /// Whether the header or an address has characters beyond ASCII.
+    /// Whether the header or an address has non-ASCII characters.
     pub(crate) is_utf8: bool,
-    /// The content and its length as it is sent after BDAT.
+    /// The content sent after BDAT, and its length.
     pub(crate) chunk: (Content, usize),
 }
 
-/// What is known about a recipient of a transaction.
+/// The state of a recipient in a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// RCPT was not answered.
+    /// RCPT was not answered yet.
     Open,
-    /// RCPT was accepted, and the message was not.
+    /// RCPT was accepted, but the message was not yet.
     Accepted,
-    /// It was reported.
+    /// The outcome was reported.
     Resolved,
 }
 
@@ -144,36 +145,36 @@ pub(crate) struct Session {
     capabilities: Capabilities,
     is_pipelined: bool,
     is_chunked: bool,
-    /// What the next replies answer, and when it was sent.
+    /// The stages that await replies, in order, and when each began.
     awaited: VecDeque<(Stage, u64)>,
     /// The content that follows a planned BDAT, and its length.
     chunk: (Content, usize),
-    /// Commands of a transaction that wait for replies to those before them.
+    /// Commands of a transaction that wait for the replies to earlier ones.
     script: Vec<u8>,
-    /// What the commands in `script` are.
+    /// The stages of the commands in `script`.
     planned: VecDeque<Stage>,
     /// The recipients of all transactions that have begun, in order.
     recipients: VecDeque<(u32, Standing)>,
     /// The number of recipients of each transaction that has begun.
     sizes: VecDeque<u32>,
-    /// The index in `recipients` of the next one whose RCPT is answered.
+    /// The index in `recipients` of the next RCPT to be answered.
     next_rcpt: usize,
-    /// How many recipients of the first transaction the server accepted.
+    /// The number of accepted recipients of the first transaction.
     accepted_count: u32,
-    /// What the last reply answered; none if that was nothing.
+    /// The stage that the last reply answered; none if it was unsolicited.
     answered: Option<Stage>,
-    /// How many MAIL were accepted.
+    /// The number of accepted MAIL commands.
     senders: u64,
     /// Whether the server may still hold a transaction that failed.
     needs_clear: bool,
-    /// The number of transactions that have ended, without one that a 421 ended.
+    /// The number of transactions that have ended, except one that a 421 ended.
     ended: u64,
-    /// Recipients that have an outcome, and were not reported.
+    /// Recipients with an outcome that was not reported yet.
     resolved: VecDeque<(u32, Verdict)>,
     /// An event that follows those of `resolved`.
     pending: Option<Event>,
     scan: Scan,
-    /// The beginning of a reply whose end has not come.
+    /// The beginning of an incomplete reply.
     partial: Vec<u8>,
     /// The text of the last reply, without its end.
     reply: Vec<u8>,
@@ -216,15 +217,15 @@ impl Session {
         }
     }
 
-    /// Notes that the connection was established, so that the wait for the greeting begins.
+    /// Records that the connection was established; the wait for the greeting begins.
     pub(crate) fn connected(&mut self, now_ns: u64) {
         if let Some((Stage::Greeting, since_ns)) = self.awaited.front_mut() {
             *since_ns = now_ns;
         }
     }
 
-    /// Notes that the TLS handshake is done, and introduces the client again: what the server offered before must be
-    /// forgotten (RFC 3207 section 4.2). Returns how long the handshake took since STARTTLS.
+    /// Records the end of the TLS handshake and sends EHLO again: earlier capabilities of the server must be discarded
+    /// (RFC 3207 section 4.2). Returns the time since STARTTLS was sent.
     pub(crate) fn secured(&mut self, envelope: &Envelope, now_ns: u64) -> u64 {
         self.security = Security::Encrypted;
         self.capabilities = Capabilities::default();
@@ -232,7 +233,7 @@ impl Session {
         now_ns.saturating_sub(self.secure_ns)
     }
 
-    /// Returns what the server offers.
+    /// Returns the capabilities of the server.
     pub(crate) fn capabilities(&self) -> Capabilities {
         self.capabilities
     }
@@ -247,12 +248,12 @@ impl Session {
         &self.reply
     }
 
-    /// Returns what the next reply answers.
+    /// Returns the stage that the next reply answers.
     pub(crate) fn stage(&self) -> Option<Stage> {
         self.awaited.front().map(|(stage, _)| *stage)
     }
 
-    /// Returns what the last reply answered; none if that was nothing.
+    /// Returns the stage that the last reply answered; none if it was unsolicited.
     pub(crate) fn answered_stage(&self) -> Option<Stage> {
         self.answered
     }
@@ -283,8 +284,8 @@ impl Session {
         self.is_pipelined
     }
 
-    /// Takes the next complete reply from `input` and returns what follows from it; `None` if there is none. `input`
-    /// is what was received and not taken.
+    /// Takes the next complete reply from `input` and returns the event that results; `None` if no event is left.
+    /// `input` holds the received bytes that were not taken yet.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -306,7 +307,7 @@ impl Session {
             let awaited = self.awaited.pop_front();
             self.answered = awaited.map(|(stage, _)| stage);
             let Some((stage, since_ns)) = awaited else {
-                // A server that shuts down says so without being asked.
+                // A server that shuts down sends 421 without a command.
                 return if self.code == Some(Code::UNAVAILABLE) {
                     Ok(Some(Event::Closing))
                 } else {
@@ -321,7 +322,7 @@ impl Session {
         }
     }
 
-    /// Reads a reply from what was received. Returns whether it is complete.
+    /// Reads a reply from the received bytes. Returns whether it is complete.
     fn read_reply(&mut self, input: &mut &[u8]) -> Result<bool, Broken> {
         let is_whole = self.partial.is_empty();
         if !is_whole {
@@ -411,7 +412,8 @@ impl Session {
             Stage::Reset => self.end_transaction(),
             Stage::Clear => {}
         }
-        // One that ends with the connection (421) shows no willingness, but at RSET its recipients had their answers.
+        // A transaction that ends with the connection (421) does not show that the server takes mail. At RSET, however,
+        // its recipients have been answered.
         let has_ended = self.sizes.len() < begun;
         self.ended += u64::from(has_ended && (stage == Stage::Reset || !is_closing));
         if is_closing {
@@ -424,14 +426,14 @@ impl Session {
         Ok(())
     }
 
-    /// Notes the end of the introductions.
+    /// Ends the introductions: selects the extensions to use and reports the event.
     fn greeted(&mut self, envelope: &Envelope, class: Class) {
         self.is_pipelined = envelope.pipelining && self.capabilities.extensions.has(Extension::Pipelining);
         self.is_chunked = envelope.chunking && self.capabilities.extensions.has(Extension::Chunking);
         self.pending = Some(if class == Class::Success { Event::Greeted } else { Event::Refused });
     }
 
-    /// Sends STARTTLS if the connection is to be encrypted and the server offers it. Returns whether it did.
+    /// Sends STARTTLS if encryption is wanted and the server offers it. Returns whether it was sent.
     fn begin_tls(&mut self, now_ns: u64) -> bool {
         let is_wanted = matches!(self.security, Security::Opportunistic | Security::Required);
         let begins = is_wanted && self.capabilities.extensions.has(Extension::StartTls);
@@ -451,7 +453,7 @@ impl Session {
         self.awaited.push_back((stage, now_ns));
     }
 
-    /// MAIL was answered: if it was refused, so are the recipients.
+    /// Handles the reply to MAIL: if it was refused, so are the recipients.
     fn mail_answered(&mut self, class: Class) {
         self.senders += u64::from(class == Class::Success);
         if class != Class::Success {
@@ -464,8 +466,8 @@ impl Session {
 
     fn rcpt_answered(&mut self, code: Code, class: Class) {
         let is_asked = self.mode == Mode::Rset;
-        // After others were accepted, 552 means that the transaction has too many recipients: it is to be taken as 452
-        // (RFC 5321 section 4.5.3.1.10).
+        // After others were accepted, 552 means that the transaction has too many recipients: it is treated as 452 (RFC
+        // 5321 section 4.5.3.1.10).
         let is_excess = code == Code::TOO_LARGE && self.accepted_count > 0;
         let class = if is_excess { Class::Transient } else { class };
         self.accepted_count += u32::from(class == Class::Success);
@@ -491,8 +493,8 @@ impl Session {
         match class {
             Class::Intermediate if self.has_accepted() => self.pending = Some(Event::ContentWanted),
             Class::Intermediate => {
-                // All recipients were refused, and the server waits for a message all the same: it gets an empty one
-                // (RFC 2920 section 3.1).
+                // All recipients were refused, but the server still waits for a message: it gets an empty one (RFC 2920
+                // section 3.1).
                 self.outgoing.commands().extend_from_slice(b".\r\n");
                 self.awaited.push_back((Stage::Content, now_ns));
             }
@@ -506,7 +508,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reports the recipients of the first transaction that were not reported.
+    /// Reports the remaining recipients of the first transaction.
     fn resolve_front(&mut self, class: Class) {
         let size = self.front_size();
         for (id, standing) in self.recipients.iter_mut().take(size) {
@@ -529,7 +531,7 @@ impl Session {
         }
     }
 
-    /// Ends a transaction without the commands of it that were not sent.
+    /// Ends a transaction and drops its unsent commands.
     fn skip_rest(&mut self) {
         self.script.clear();
         self.planned.clear();
@@ -544,8 +546,8 @@ impl Session {
         self.recipients.iter().take(self.front_size()).any(|(_, standing)| *standing == Standing::Accepted)
     }
 
-    /// Returns whether a transaction may begin: there is none, or the content of the only one is on its way. A server
-    /// may refuse a chunk before it has all of it; the rest must be sent before another chunk.
+    /// Returns whether a transaction may begin: there is none, or the content of the only one is being sent. A server
+    /// may refuse a chunk before it has received all of it; the rest must be sent before another chunk.
     pub(crate) fn accepts_transaction(&self) -> bool {
         if self.is_chunked && self.outgoing.content().is_some() {
             return false;
@@ -613,7 +615,7 @@ impl Session {
         self.planned.push_back(stage);
     }
 
-    /// Sends the planned commands: all of them if they are pipelined, else the next one if no reply is awaited.
+    /// Sends the planned commands: all of them if they are pipelined, otherwise the next one if no reply is awaited.
     fn issue(&mut self, now_ns: u64) {
         if self.is_pipelined {
             self.outgoing.commands().extend_from_slice(&self.script);
@@ -647,14 +649,14 @@ impl Session {
         self.awaited.push_back((Stage::Quit, now_ns));
     }
 
-    /// Returns the first recipient of the transaction in progress who was accepted.
+    /// Returns the first accepted recipient of the transaction in progress.
     pub(crate) fn recipient(&self) -> Option<u32> {
         let mut first = self.recipients.iter().take(self.front_size());
         first.find(|(_, standing)| *standing == Standing::Accepted).map(|(id, _)| *id)
     }
 
-    /// Returns the recipients without an outcome, after the connection was lost, and whether each belongs to the
-    /// transaction that was in progress; the other one was not answered at all.
+    /// Returns the recipients without an outcome after the connection was lost, and whether each belongs to the
+    /// transaction that was in progress. The other transaction received no reply.
     pub(crate) fn unresolved(&mut self) -> impl Iterator<Item = (u32, bool)> + use<'_> {
         let size = self.front_size();
         self.sizes.clear();

@@ -1,4 +1,4 @@
-//! How long a client waits for a server (RFC 5321 section 4.5.3.2).
+//! The timeouts of a client (RFC 5321 section 4.5.3.2).
 
 use super::Stage;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 /// The time limits of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
-    /// No limit is longer than this.
+    /// The upper bound of every limit.
     longest: Duration,
 }
 
-/// For the connection to be established. The RFC has no limit for it; this is that of Postfix.
+/// Limit for establishing the connection. The RFC specifies none; this is the value of Postfix.
 const CONNECT: Duration = Duration::from_secs(30);
-/// Between two calls that send a part of the content (RFC 5321 section 4.5.3.2.5).
+/// Limit between two calls that send a part of the content (RFC 5321 section 4.5.3.2.5).
 const BLOCK: Duration = Duration::from_secs(180);
-/// For the answers to RSET and QUIT. The RFC has no limits for them; nothing depends on these answers but the reuse of
-/// the connection.
+/// Limit for the answers to RSET and QUIT. The RFC specifies none; only the reuse of the connection depends on these
+/// answers.
 const COURTESY: Duration = Duration::from_secs(20);
 
 impl Timeouts {
@@ -29,7 +29,7 @@ impl Timeouts {
         CONNECT.min(self.longest)
     }
 
-    /// Returns the limit for the kernel to accept more of what is being sent.
+    /// Returns the limit for the kernel to accept more of the data being sent.
     pub(crate) fn block(self) -> Duration {
         BLOCK.min(self.longest)
     }

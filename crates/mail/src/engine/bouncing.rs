@@ -6,11 +6,11 @@ use crate::bounce::{Action, Failure};
 use landau_wire::smtp::Code;
 
 impl<N: Network, I: Input> Engine<N, I> {
-    /// Records that a recipient failed, and reports it to the sender if that is wanted. `connection` is the one over
-    /// which a server refused it.
+    /// Records that a recipient failed, and reports it to the sender if the sender wants that. `connection` is the one
+    /// over which a server refused it, if any.
     pub(super) fn fail(&mut self, id: u32, connection: Option<&Connection>, code: Option<Code>, text: &[u8]) {
         let letter = self.schedule.recipients.letter(id);
-        // The sender may have asked not to be told (RFC 3461 section 4.1).
+        // The sender may have declined reports of failures (RFC 3461 section 4.1).
         let is_wanted = letter.envelope.notify.is_none_or(|notify| notify.failure) && !letter.envelope.from.is_empty();
         if let Some(bounces) = self.plan.bounces.as_ref().filter(|_| is_wanted) {
             let entry = self.schedule.recipients.get(id);

@@ -9,10 +9,10 @@ use landau_wire::smtp::Code;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// How far a connection is.
+/// The progress of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// The kernel's handshake is in progress.
+    /// The TCP handshake is in progress.
     Connecting,
     /// The greeting or the answer to EHLO is awaited.
     Established,
@@ -26,7 +26,7 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) site: u32,
-    /// How often the site had been left when it was opened.
+    /// The epoch of the site when the connection was opened.
     pub(super) epoch: u32,
     /// The addresses to try; the last one is in use.
     pub(super) candidates: Vec<Candidate>,
@@ -60,7 +60,7 @@ pub(super) enum End {
     Closed,
     /// A system call failed.
     Failed(landau_sys::Error),
-    /// The server said what the protocol does not allow.
+    /// The server violated the protocol.
     Broken(Broken),
     /// The server did not answer in time.
     TimedOut,
@@ -71,7 +71,7 @@ pub(super) enum End {
 }
 
 impl Connection {
-    /// Returns a connection that tries these addresses, the first one first.
+    /// Returns a connection that tries these addresses in order.
     pub(super) fn new(
         (site, epoch): (u32, u32),
         mut candidates: Vec<Candidate>,
@@ -100,7 +100,7 @@ impl Connection {
         self.candidates.last().map(|candidate| candidate.address)
     }
 
-    /// Notes why TLS failed.
+    /// Records why TLS failed. Returns the end of the connection.
     pub(super) fn fail_tls(&mut self, reason: String) -> End {
         self.tls_failure = reason;
         End::Tls
@@ -111,7 +111,7 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
-    /// Begins again with another session.
+    /// Restarts with another session.
     pub(super) fn restart(&mut self, session: Session, now_ns: u64) {
         (self.phase, self.start_ns, self.watches_writing) = (Phase::Connecting, now_ns, false);
         (self.session, self.tls) = (session, None);
@@ -143,21 +143,20 @@ impl Connection {
         }
     }
 
-    /// Returns whether the server greeted the client, and then ended or lost the connection before any transaction did
-    /// end.
+    /// Returns whether the server greeted the client, and the connection then ended before any transaction did.
     pub(super) fn was_useless(&self, end: End) -> bool {
         let is_lost = matches!(end, End::Closing | End::Closed | End::Failed(_) | End::Broken(_) | End::TimedOut);
         is_lost && self.phase == Phase::Greeted && self.begun > 0 && self.session.ended() == 0
     }
 
-    /// Returns whether the transaction in progress was refused together with the connection, before the server had
-    /// looked at its recipient. Servers end connections in this way that had many messages.
+    /// Returns whether the transaction in progress was refused together with the connection, before the server had seen
+    /// its recipient. Servers end connections in this way after many messages.
     pub(super) fn is_worn_out(&self) -> bool {
         self.session.ended() > 0 && !self.session.has_sender()
     }
 }
 
-/// Returns what a stage is called in messages.
+/// Returns the name of a stage for messages.
 fn name(stage: Stage) -> &'static str {
     match stage {
         Stage::Greeting => "the connection",

@@ -1,11 +1,11 @@
-//! Connections that are encrypted: what is sent and received passes through TLS.
+//! Encrypted connections: all bytes sent and received pass through TLS.
 
 use super::connection::{Connection, End};
 use super::{Engine, Input, Network};
 use crate::tls::{Decrypted, TlsSession};
 use std::io::{IoSlice, Write};
 
-/// A connection as rustls writes to it.
+/// The writer through which rustls sends on a connection.
 struct Wire<'a, N> {
     network: &'a mut N,
     id: u32,
@@ -69,7 +69,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         result
     }
 
-    /// Encrypts and sends what the connection has to say. Returns whether it could send all of it.
+    /// Encrypts and sends the output of the connection. Returns whether all of it was sent.
     pub(super) fn send_encrypted(&mut self, id: u32, connection: &mut Connection) -> Result<bool, End> {
         let Connection { session, letter, tls, .. } = connection;
         let Some(tls) = tls else { return Ok(true) };
@@ -97,7 +97,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Sends what TLS has to say about its failure, so that the server can log it.
+    /// Sends the alert about a failure of TLS, so that the server can log it.
     pub(super) fn send_alert(&mut self, id: u32, connection: &mut Connection) {
         if let Some(tls) = &mut connection.tls {
             let mut wire = Wire { network: &mut self.network, id, sends: 0, error: None };

@@ -1,27 +1,27 @@
-//! Connections that are open and wait: a benchmark opens them ahead of time, and sets how many of them work. In other
-//! runs every connection works.
+//! Held connections: a benchmark opens connections in advance, and sets how many of them are busy. In other runs no
+//! connection is held.
 
 use super::{Connection, Engine, Input, Network};
 
 /// Whether a connection has transactions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Work {
-    /// It did not ask for any yet.
+    /// It has not asked for one yet.
     #[default]
     None,
-    /// It waits.
+    /// It is open and waits.
     Held,
-    /// It has.
+    /// It has transactions.
     Busy,
 }
 
-/// How many connections work.
+/// The limit of busy connections.
 #[derive(Debug)]
 pub(super) struct Hold {
-    /// The most of them.
+    /// Maximum number of busy connections.
     most: u32,
     busy: u32,
-    /// Those that wait, and some of those that waited and were closed.
+    /// The held connections, and some that were held and are closed.
     held: Vec<u32>,
 }
 
@@ -32,7 +32,7 @@ impl Default for Hold {
 }
 
 impl Hold {
-    /// Returns whether a connection may have a transaction; otherwise it waits.
+    /// Returns whether a connection may have a transaction; otherwise it is held.
     #[inline]
     pub(super) fn permits(&mut self, work: &mut Work) -> bool {
         if *work == Work::Busy {
@@ -44,14 +44,14 @@ impl Hold {
         may_work
     }
 
-    /// Notes that a connection ended.
+    /// Records the end of a connection.
     pub(super) fn ended(&mut self, work: Work) {
         self.busy -= u32::from(work == Work::Busy);
     }
 }
 
 impl<N: Network, I: Input> Engine<N, I> {
-    /// Keeps a connection after an event. One that waits has all the time of the run.
+    /// Keeps a connection after an event. A held connection has no deadline.
     #[inline]
     pub(super) fn keep(&mut self, id: u32, connection: Box<Connection>) {
         if connection.work == Work::Held {
@@ -61,7 +61,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.connections[id as usize] = Some(connection);
     }
 
-    /// Sets how many connections work. Those that wait begin at once.
+    /// Sets the maximum number of busy connections. Held connections begin at once, up to that number.
     pub(crate) fn set_busy(&mut self, most: u32) {
         self.hold.most = most;
         while self.hold.busy < most

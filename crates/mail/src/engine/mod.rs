@@ -1,8 +1,8 @@
-//! The engine: takes recipients from its input, finds the way to their servers, opens connections, gives transactions
-//! to their sessions, and records what became of each recipient.
+//! The engine: takes recipients from its input, looks up their servers, opens connections, passes transactions to their
+//! sessions, and records the outcome of each recipient.
 //!
-//! A wait returns a batch of events. Each costs one receive and, if there is something to say, one send. What was
-//! recorded is written before the next wait.
+//! A wait returns a batch of events. Each event costs one receive and, if there is output, one send. Outcomes are
+//! written before the next wait.
 
 mod bouncing;
 mod connection;
@@ -40,34 +40,35 @@ pub use progress::{Observer, Progress};
 /// The size of the receive buffer.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// How long transactions in progress may go on after an interrupt, and how long a queue may wait for room at the end.
+/// How long transactions in progress may go on after an interrupt, and how long a queue may wait for disk space or
+/// descriptors at the end.
 const GRACE_NS: u64 = 30_000_000_000;
 
 /// The time between attempts to write a queue at the end.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// The recipients that are given back to the input before events are handled.
+/// Maximum number of recipients returned to the input before events are handled.
 const MOST_POSTPONED: u32 = 256;
 
-/// What an engine is told.
+/// The settings of an engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// How connections are used. What is said about a message is its letter's.
+    /// The settings for connections. The envelope of a message is in its letter.
     pub(crate) envelope: Envelope,
-    /// The most recipients in memory.
+    /// Maximum number of recipients in memory.
     pub(crate) active: usize,
-    /// The most transactions on a connection.
+    /// Maximum number of transactions on a connection.
     pub(crate) per_connection: u64,
-    /// The longest use of a connection.
+    /// Maximum time for which a connection is reused.
     pub(crate) reuse_for_ns: u64,
-    /// The most recipients of a transaction.
+    /// Maximum number of recipients of a transaction.
     pub(crate) batch: usize,
     pub(crate) timeouts: Timeouts,
     pub(crate) tls: TlsConfig,
-    /// Where reports about failed recipients go.
+    /// The Maildir for reports about failed recipients.
     pub(crate) bounces: Option<Rc<Bounces>>,
-    /// Whether mail from the null sender waits for a server that takes its recipient's address: nobody would be told
-    /// that it fails.
+    /// Whether mail from the null sender waits for a server that accepts its recipient's address: nobody would get a
+    /// report of its failure.
     pub(crate) keeps_double_bounces: bool,
 }
 
@@ -78,41 +79,41 @@ pub(crate) struct Engine<N, I> {
     is_input_at_end: bool,
     /// When the input may have another recipient.
     input_ns: u64,
-    /// The recipients that were given back to the input since it was last asked, because of their sites.
+    /// The number of recipients returned to the input since the last fill, because of their sites.
     postponed: u32,
     record: Record,
-    /// The recipients that the input has handed out, each counted once.
+    /// The number of recipients that the input has handed out, each counted once.
     offered: u64,
     routes: Routes,
     plan: Plan,
     pub(crate) schedule: Schedule,
     /// The number of sites that were given up for this run.
     given_up_count: u32,
-    /// By the network's number; the first ones belong to the look-ups.
+    /// The connections by their network number; the first numbers belong to lookups.
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
     hold: Hold,
-    /// Recipients of the transaction that is being put together.
+    /// The recipients of the transaction that is being prepared.
     batch: Vec<u32>,
     buffer: Vec<u8>,
-    /// What was received encrypted, after its decryption.
+    /// The received bytes after decryption.
     plain: Vec<u8>,
     now_ns: u64,
     /// When the run was asked to end.
     stop_ns: Option<u64>,
-    /// The last error by which this host refused another connection.
+    /// The last error caused by a lack of descriptors or ports on this host.
     pub(crate) own_limit: Option<landau_sys::Error>,
     /// Whether this host has refused a connection and opened none since that limit ended.
     is_short: bool,
-    /// How often that began.
+    /// How often such a shortage began.
     short_count: u32,
     /// Why a report about a failed recipient could not be written.
     bounce_error: Option<std::io::Error>,
-    /// Serves what the run has reached.
+    /// Serves the metrics of the run.
     pub(crate) exporter: Option<Exporter>,
     pub(crate) begin_ns: u64,
     pub(crate) notes: Vec<String>,
-    /// What the observer is told next.
+    /// The next notices for the observer.
     notices: Vec<String>,
     pub(crate) stats: Stats,
 }
@@ -152,11 +153,11 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Runs until every recipient is done, failed or left to a later run, or until `should_stop`.
+    /// Runs until every recipient is done, failed or left to a later run, or until `should_stop` returns true.
     pub(crate) fn run(&mut self, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<()> {
         if let Err(error) = self.take_turns(observer, should_stop) {
-            // What servers have answered is not lost with the run. A ledger may have a part of the lines that it could
-            // not be given.
+            // The answers of servers must not be lost with the run. A ledger that failed may already contain a part of
+            // its lines.
             if !matches!(error, Error::Ledger(_))
                 && let Err(last) = self.input.finish(self.now_ns)
                 && last.to_string() != error.to_string()
@@ -170,8 +171,8 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.finish()
     }
 
-    /// Writes everything. A queue whose disk is full, or for which no descriptor is free, gets [`GRACE_NS`]: mail that
-    /// is not recorded as delivered is sent again.
+    /// Writes everything. If the disk of a queue is full, or no descriptor is free, it is retried for [`GRACE_NS`]:
+    /// mail that is not recorded as delivered is sent again.
     fn finish(&mut self) -> Result<()> {
         let (since_ns, mut waited_for) = (self.now_ns, None);
         loop {
@@ -196,7 +197,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Lets time pass when nothing is to be done any more.
+    /// Handles events for `time_ns` when no other work is left.
     fn pass(&mut self, time_ns: u64) -> Result<()> {
         let until_ns = self.now_ns.saturating_add(time_ns);
         while self.now_ns < until_ns {
@@ -233,8 +234,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Does what can be done now, waits for events until a time, and acts on them. Returns whether something is left to
-    /// do.
+    /// Does the pending work, waits for events until `until_ns`, and handles them. Returns whether work is left.
     pub(crate) fn turn(&mut self, until_ns: u64) -> Result<bool> {
         self.now_ns = self.network.now_ns();
         self.schedule.advance(self.now_ns);
@@ -266,7 +266,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         &mut self.input
     }
 
-    /// Returns the ways of the domains.
+    /// Returns the routes of the domains.
     #[cfg(test)]
     pub(crate) fn routes_mut(&mut self) -> &mut Routes {
         &mut self.routes
@@ -288,18 +288,18 @@ impl<N: Network, I: Input> Engine<N, I> {
 
     fn is_finished(&self) -> bool {
         match self.stop_ns {
-            // A connection that was not greeted yet has no transaction, and is not needed any more.
+            // A connection that was not greeted yet has no transaction, and is no longer needed.
             Some(since_ns) => self.schedule.greeted_count() == 0 || self.now_ns.saturating_sub(since_ns) > GRACE_NS,
             None => self.schedule.greeted_count() == 0 && self.has_nothing_left(),
         }
     }
 
-    /// Returns whether no recipient is left, and none can come.
+    /// Returns whether no recipient is left and none can follow.
     fn has_nothing_left(&self) -> bool {
         (self.is_input_at_end || self.is_given_up()) && self.schedule.recipients.len() == 0
     }
 
-    /// Takes recipients from the input until as many are in memory as may be.
+    /// Takes recipients from the input until the limit in memory is reached.
     fn fill(&mut self) -> Result<()> {
         self.input_ns = u64::MAX;
         self.postponed = 0;
@@ -310,7 +310,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             && self.stop_ns.is_none()
         {
             if self.postponed >= MOST_POSTPONED {
-                // Connections must not wait until the whole input was looked at.
+                // Connections must not wait for a scan of the whole input.
                 self.input_ns = self.now_ns;
                 break;
             }
@@ -355,7 +355,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Returns why nothing can be sent to the record.
+    /// Returns why the record cannot be sent to, if so.
     fn unusable(&self, offer: &Offer) -> Option<String> {
         if let Err(error) = Mailbox::parse(self.record.address().as_bytes()) {
             return Some(error.to_string());
@@ -397,7 +397,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         if ready.is_deadline { Err(End::TimedOut) } else { Ok(()) }
     }
 
-    /// Receives what has arrived, and acts on it.
+    /// Receives the bytes that have arrived, and acts on them.
     #[inline]
     fn receive(&mut self, id: u32, connection: &mut Connection) -> std::result::Result<(), End> {
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -429,7 +429,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         result
     }
 
-    /// Acts on the replies in what was received.
+    /// Acts on the replies in the received bytes.
     #[inline]
     fn read(&mut self, connection: &mut Connection, bytes: &[u8]) -> std::result::Result<(), End> {
         let mut input = bytes;
@@ -457,7 +457,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Sends what the connection has to say, and sets its deadline.
+    /// Sends the output of the connection, and sets its deadline.
     #[inline]
     fn flush(&mut self, id: u32, connection: &mut Connection) -> std::result::Result<(), End> {
         let sent = match connection.tls {
@@ -465,7 +465,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             Some(_) => self.send_encrypted(id, connection),
         };
         match sent {
-            // The next transaction had to wait for the rest of a chunk that the server has refused already.
+            // The next transaction had to wait for the rest of a chunk that the server had already refused.
             Ok(true) if connection.phase == Phase::Greeted && connection.session.stage().is_none() => {
                 self.next_transaction(connection);
                 if !connection.session.outgoing.is_empty() {
@@ -480,7 +480,7 @@ impl<N: Network, I: Input> Engine<N, I> {
                 return Ok(());
             }
             Err(End::Failed(error)) if error.is_connection_gone() => {
-                // What the server said before it closed explains more than the error: it is read first.
+                // Replies sent before the close explain more than the error: they are read first.
                 self.receive(id, connection)?;
                 return Err(End::Failed(error));
             }
@@ -495,7 +495,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         Ok(())
     }
 
-    /// Sends what the connection has to say. Returns whether it could send all of it.
+    /// Sends the output of the connection. Returns whether all of it was sent.
     #[inline]
     fn send(&mut self, id: u32, connection: &mut Connection) -> std::result::Result<bool, End> {
         let Connection { session, letter, .. } = connection;
@@ -514,19 +514,20 @@ impl<N: Network, I: Input> Engine<N, I> {
         Ok(true)
     }
 
-    /// Records what became of a recipient and forgets it. `from` is the connection over which a server answered.
+    /// Records the outcome of a recipient and forgets the recipient. `from` is the connection over which a server
+    /// answered.
     fn settle(&mut self, id: u32, state: State, from: Option<&Connection>, code: Option<Code>, text: &[u8]) {
         self.record(id, state, from, code, text);
         self.forget(id);
     }
 
-    /// Gives a recipient back to the input.
+    /// Returns a recipient to the input.
     pub(super) fn forget(&mut self, id: u32) {
         let number = self.schedule.recipients.remove(id);
         self.input.release(number, self.now_ns);
     }
 
-    /// Records what became of a recipient.
+    /// Records the outcome of a recipient.
     fn record(&mut self, id: u32, state: State, from: Option<&Connection>, code: Option<Code>, text: &[u8]) {
         let host = from.and_then(|one| {
             let name = self.routes.host_name(one.site, one.candidates.last()?.host);
@@ -574,15 +575,15 @@ impl<N: Network, I: Input> Engine<N, I> {
         let is_refusal = connection.phase < Phase::Greeted || (end == End::Closing && connection.session.ended() == 0);
         if is_refusal && self.schedule.failed(site, connection.epoch, self.now_ns) {
             if matches!(end, End::Failed(error) if is_own_limit(error)) {
-                // It says nothing about the site.
+                // The error was not caused by the site.
                 self.schedule.forgive(site);
             }
             self.give_up(site, &reason);
         }
     }
 
-    /// Closes what is open at the end of the run: nothing that is needed, unless the run ends before its time. In that
-    /// case a connection without a greeting is not counted as lost; one that was greeted had [`GRACE_NS`] to end.
+    /// Closes the open connections at the end of the run. No connection is still needed, unless the run ends early. In
+    /// that case a connection without a greeting is not counted as lost; a greeted one had [`GRACE_NS`] to end.
     fn close_all(&mut self) {
         let has_nothing_left = self.has_nothing_left();
         for id in 0..self.connections.len() {
@@ -603,7 +604,7 @@ fn content<'a>(session: &'a Session, letter: Option<&'a Letter>) -> &'a [u8] {
     }
 }
 
-/// Returns whether an error of connecting says that this host has no descriptor or port left.
+/// Returns whether a connect error means that this host has no descriptor or port left.
 fn is_own_limit(error: landau_sys::Error) -> bool {
     error.is_out_of_descriptors() || matches!(error.kind(), ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse)
 }

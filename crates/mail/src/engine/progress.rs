@@ -1,34 +1,33 @@
-//! Progress: what a run has reached, ten times a second.
+//! The progress of a run, reported ten times a second.
 
 use crate::stats::Tally;
 
 /// The time between two reports.
 pub(super) const INTERVAL_NS: u64 = 100_000_000;
 
-/// What a run has reached.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Progress {
     /// The recipients that were read, by state.
     pub recipients: Tally,
     /// The number of connections.
     pub open: u32,
-    /// Of them, those that were greeted.
+    /// The number of greeted connections among them.
     pub greeted: u32,
     /// The number of recipients in memory.
     pub active: u64,
 }
 
-/// Sees the progress of a run.
+/// An observer of the progress of a run.
 pub trait Observer {
-    /// Reports what the run has reached.
+    /// Receives the progress of the run.
     fn progress(&mut self, progress: &Progress);
 
-    /// Reports what the user should know at once: that a relay does not try a site for a time, or that the site answers
-    /// again.
+    /// Receives an immediate notice for the user: a relay does not try a site for a time, or the site answers again.
     fn notice(&mut self, _text: &str) {}
 }
 
-/// Says when progress is due.
+/// A timer for progress reports.
 #[derive(Debug)]
 pub(super) struct Ticker {
     next_ns: u64,
@@ -43,7 +42,7 @@ impl Ticker {
         self.next_ns
     }
 
-    /// Returns what has been reached, if it is time to report it.
+    /// Returns the progress, if a report is due.
     #[inline]
     pub(super) fn due(&mut self, now_ns: u64, progress: impl FnOnce() -> Progress) -> Option<Progress> {
         if now_ns < self.next_ns {

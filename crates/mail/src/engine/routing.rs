@@ -1,4 +1,5 @@
-//! From a recipient to an address: the look-up of its domain, and the attempts to connect to the hosts of its site.
+//! The routing of a recipient to an address: the lookup of its domain, and the attempts to connect to the hosts of its
+//! site.
 
 use super::connection::{Connection, End, Phase};
 use super::{Engine, Input, Network, Session, State, is_own_limit};
@@ -6,8 +7,9 @@ use crate::client::Security;
 use crate::route::{Place, Refusal, RefusalKind, Released, Routes};
 use crate::schedule::{NO_SITE, Schedule};
 
-/// Returns whether a site has its share of the recipients in memory: as many as others may still have. So a site that
-/// is slow leaves room to the others. Only an input that hands recipients out again can take them back.
+/// Returns whether a site has used its share of the recipients in memory: it has at least as many waiting as there are
+/// free places for others. So a slow site leaves room for others. Only an input that hands out recipients again can
+/// take them back.
 pub(super) fn is_crowded<I: Input>(schedule: &Schedule, routes: &Routes, active: usize, site: u32) -> bool {
     if !I::RETRIES || routes.is_fixed() {
         return false;
@@ -16,21 +18,21 @@ pub(super) fn is_crowded<I: Input>(schedule: &Schedule, routes: &Routes, active:
     schedule.waiting_at(site) >= free.max(active / 100).max(1)
 }
 
-/// The notes of one kind; what comes after them is counted. So a relay that runs for months has few notes.
+/// Maximum number of notes of one kind; further ones are only counted. So a relay that runs for months has few notes.
 const MOST_NOTES: u32 = 5;
 
-/// In nanoseconds.
+/// One second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
 impl<N: Network, I: Input> Engine<N, I> {
-    /// Sends a recipient on its way, which may have to be looked up.
+    /// Routes a recipient, whose domain may need a lookup first.
     pub(super) fn route(&mut self, id: u32) {
         let address = self.schedule.recipients.get(id).record.address();
         let place = self.routes.place(address, id, self.now_ns);
         self.arrive(id, &place);
     }
 
-    /// Acts on the answers of the name server, and asks further questions. Returns whether a way was found.
+    /// Handles the answers of the name server, and sends further queries. Returns whether a route was found.
     pub(super) fn look_up(&mut self) -> bool {
         self.forget_sites();
         for id in self.schedule.take_unplaced() {
@@ -49,7 +51,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         is_any
     }
 
-    /// Forgets the sites that nobody needs, if there are many: a relay that runs for months gets mail for ever more.
+    /// Forgets the unused sites, if there are many: a relay that runs for months gets mail for ever more sites.
     fn forget_sites(&mut self) {
         if self.routes.has_many_sites() {
             for site in self.routes.forget_sites(self.schedule.needed_sites(), self.now_ns) {
@@ -67,7 +69,7 @@ impl<N: Network, I: Input> Engine<N, I> {
                 if self.schedule.is_given_up(*site) {
                     self.forget(id);
                 } else if self.suspend(id) {
-                    // Connections must not wait until the whole input was looked at.
+                    // Connections must not wait for a scan of the whole input.
                     self.postponed += 1;
                 } else if self.may_wait(id, *site) {
                     self.schedule.queue(id);
@@ -112,7 +114,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             let mut connection = Box::new(Connection::new(place, candidates, session, self.now_ns));
             match self.attempt(id, &mut connection) {
                 Ok(()) => {
-                    // This host has something left again.
+                    // This host has descriptors and ports again.
                     self.is_short &= self.schedule.is_short();
                     self.connections[id as usize] = Some(connection);
                     self.stats.most_open = self.stats.most_open.max(self.schedule.open_count());
@@ -130,7 +132,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Notes that this host begins to refuse connections beyond a limit.
+    /// Adds a note that this host begins to refuse connections beyond a limit.
     fn note_short(&mut self, error: landau_sys::Error, limit: u32) {
         self.short_count += 1;
         if self.short_count <= MOST_NOTES {
@@ -157,7 +159,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         if connection.phase >= Phase::Greeted || self.stop_ns.is_some() {
             return Err(end);
         }
-        // Where TLS is a courtesy, a server whose TLS does not work gets the mail without it.
+        // If TLS is opportunistic, a server whose TLS does not work gets the mail without it.
         let has_failed = end == End::Tls || connection.is_in_handshake();
         let is_plain = has_failed && self.plan.tls.security == Security::Opportunistic;
         if !is_plain {
@@ -180,8 +182,8 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.attempt(id, connection)
     }
 
-    /// Notes that a server greets clients and takes no mail: the next attempts of its recipients are made at another
-    /// one, if the site has one (RFC 5321 section 5.1).
+    /// Records that a server greets clients but takes no mail: the next attempts for its recipients use another server
+    /// of the site, if there is one (RFC 5321 section 5.1).
     pub(super) fn avoid_useless(&mut self, connection: &Connection) {
         if let Some(address) = connection.address() {
             let wait_ns = self.schedule.longest_wait_ns();
@@ -189,7 +191,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Leaves the recipients of a site to a later run, or to the input if that hands them out again.
+    /// Leaves the recipients of a site to a later run, or to the input if it hands them out again.
     pub(super) fn give_up(&mut self, site: u32, reason: &str) {
         let until_ns = self.schedule.suspended(site).map(|(until_ns, _)| until_ns);
         if let Some(until_ns) = until_ns {
@@ -211,11 +213,11 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Defers a recipient if its site is not tried, and returns whether that is so.
+    /// Defers a recipient if its site is suspended. Returns whether it is.
     pub(super) fn suspend(&mut self, id: u32) -> bool {
         let recipient = self.schedule.recipients.get(id);
         let Some((until_ns, reason)) = self.schedule.suspended(recipient.site) else { return false };
-        // The words are those of Postfix, for which operators look.
+        // Operators search for these words, which Postfix uses.
         let text = format!("4.4.1 delivery temporarily suspended: {reason}");
         self.input.suspend(recipient.number, until_ns);
         self.schedule.count_suspended_recipient();
@@ -223,14 +225,14 @@ impl<N: Network, I: Input> Engine<N, I> {
         true
     }
 
-    /// Notes that a server of a site has answered.
+    /// Records that a server of a site has answered.
     pub(super) fn succeed(&mut self, site: u32) {
         if self.schedule.succeeded(site) {
             self.notices.push(format!("{} answers again", self.routes.name(site)));
         }
     }
 
-    /// Returns whether nothing can be sent any more because the only server was given up.
+    /// Returns whether no more mail can be sent because the only server was given up.
     pub(crate) fn is_given_up(&self) -> bool {
         self.routes.is_fixed() && self.given_up_count > 0
     }

@@ -1,4 +1,4 @@
-//! Transactions: which recipients a session is given, and what its answers mean for them.
+//! Transactions: the recipients passed to a session, and the effect of its answers on them.
 
 use super::connection::{Connection, End, Phase};
 use super::{Content, Engine, Input, Mailbox, Mode, Network, State, Transfer, Verdict};
@@ -15,12 +15,12 @@ use std::rc::Rc;
 /// Why a server cannot take a message.
 struct Refusal {
     reason: String,
-    /// Whether that is because of an address.
+    /// Whether an address is the reason.
     is_address: bool,
 }
 
 impl<N: Network, I: Input> Engine<N, I> {
-    /// Notes that a server is willing to take mail.
+    /// Records that a server is willing to take mail.
     pub(super) fn greeted(&mut self, connection: &mut Connection) {
         connection.phase = Phase::Greeted;
         self.stats.connections += 1;
@@ -90,8 +90,8 @@ impl<N: Network, I: Input> Engine<N, I> {
         connection.session.begin(&letter.envelope, needs, commands, self.now_ns);
     }
 
-    /// Returns the addresses of the batch: in ASCII if the server takes no others. Those that cannot be converted were
-    /// refused.
+    /// Returns the addresses of the batch: in ASCII if the server accepts no others. Those that cannot be converted
+    /// were refused before.
     fn addresses(&self, connection: &Connection, is_utf8: bool) -> Vec<(u32, Cow<'_, str>)> {
         let must_convert = is_utf8 && !connection.session.capabilities().extensions.has(Extension::SmtpUtf8);
         let address = |&id: &u32| {
@@ -102,8 +102,8 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.batch.iter().map(address).collect()
     }
 
-    /// Chooses the recipients of the next transaction, who share a letter. Those to whom this server cannot take the
-    /// message fail, or wait for another one.
+    /// Chooses the recipients of the next transaction, which share a letter. Recipients whose message this server
+    /// cannot take fail, or wait for another server.
     fn choose(&mut self, connection: &Connection) {
         while self.batch.len() < self.plan.batch
             && let Some(id) = self.schedule.next_of(connection.site)
@@ -129,7 +129,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.schedule.recipients.letter(id).envelope.from.is_empty()
     }
 
-    /// Returns why a server cannot take the message for a recipient, by what it offers.
+    /// Returns why a server cannot take the message for a recipient, by its extensions.
     fn refusal(&self, connection: &Connection, id: u32) -> Option<Refusal> {
         let record = &self.schedule.recipients.get(id).record;
         let letter = self.schedule.recipients.letter(id);
@@ -147,7 +147,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         Some(Refusal { reason, is_address: false })
     }
 
-    /// Returns why a server cannot take a message, by what it offers.
+    /// Returns why a server cannot take a message, by its extensions and size limit.
     fn refusal_of_content(&self, connection: &Connection, message: &Message, record: &Record) -> Option<String> {
         if self.plan.envelope.mode != Mode::Data {
             return None;
@@ -191,8 +191,8 @@ impl<N: Network, I: Input> Engine<N, I> {
         Ok(())
     }
 
-    /// Renders the message for a recipient. Its text was checked when it was read, and the fields with the record: only
-    /// a key can fail.
+    /// Renders the message for a recipient. The text was checked when it was read, and the fields with the record: only
+    /// signing can fail.
     fn render(&self, connection: &mut Connection, transfer: Transfer, recipient: u32) -> Result<()> {
         let record = &self.schedule.recipients.get(recipient).record;
         let letter: Rc<Letter> = self.schedule.recipients.letter(recipient);
@@ -215,8 +215,8 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.settle(recipient, State::Done, Some(connection), code, reply);
             }
             Verdict::Permanent => self.fail(recipient, Some(connection), code, reply),
-            // The server has had enough of the connection, and has not looked at the recipient. Later than at MAIL it
-            // may be this recipient or message that it closes the connection for.
+            // The server ends the connection and has not seen the recipient. After MAIL, this recipient or message may
+            // be the reason.
             Verdict::Transient if code == Some(Code::UNAVAILABLE) && connection.session.ended() > 0 && is_of_mail => {
                 self.put_back(recipient);
             }
@@ -224,7 +224,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Notes that a recipient could not be sent to for now.
+    /// Records that delivery to a recipient failed temporarily.
     pub(super) fn defer(&mut self, recipient: u32, from: Option<&Connection>, code: Option<Code>, text: &[u8]) {
         self.record(recipient, State::Deferred, from, code, text);
         if self.is_left(recipient) || !self.schedule.delay(recipient, self.now_ns) {
@@ -232,7 +232,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Queues a recipient again at which no server has looked.
+    /// Queues a recipient again that no server has seen.
     pub(super) fn put_back(&mut self, recipient: u32) {
         if self.is_left(recipient) {
             self.forget(recipient);

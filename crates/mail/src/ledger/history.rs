@@ -1,12 +1,12 @@
-//! What a ledger says when it is opened again.
+//! The contents of a ledger that is opened again.
 //!
-//! Each recipient of an earlier run has four bytes: its state, and 30 bits of a hash of its address, by which a list
-//! that was changed before the place of a recipient is detected.
+//! Each recipient of an earlier run takes four bytes: its state, and 30 bits of a hash of its address. The hash detects
+//! a list that was changed before the position of a recipient.
 
 use super::{Header, Line, State};
 use std::io::{BufRead, BufReader, Read};
 
-/// Why a file of something else is refused.
+/// The reason for refusing a file that is not a ledger.
 const NO_LEDGER: &str = "not a ledger; name a file that does not exist yet";
 
 /// The states of the recipients of earlier runs.
@@ -14,12 +14,12 @@ const NO_LEDGER: &str = "not a ledger; name a file that does not exist yet";
 pub(crate) struct History {
     /// For each recipient the state and the tag of the address; 0 if nothing is known.
     entries: Vec<u32>,
-    /// The length of the lines that are complete.
+    /// The length of the complete lines, in bytes.
     bytes: u64,
 }
 
 impl History {
-    /// Returns the length of what was read, in bytes.
+    /// Returns the length of the complete lines, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -82,7 +82,7 @@ pub(super) fn read(input: &mut impl Read, expected: &Header) -> Result<History, 
         number += 1;
         let count = input.read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
         if count == 0 || !line.ends_with(b"\n") {
-            // What follows the complete lines is cut off: of a file that is no ledger, that would be everything.
+            // The bytes after the complete lines are cut off. In a file that is not a ledger, that would be everything.
             let header = serde_json::to_vec(expected).map_err(|error| error.to_string())?;
             return if number > 1 || header.starts_with(&line) { Ok(history) } else { Err(NO_LEDGER.to_owned()) };
         }

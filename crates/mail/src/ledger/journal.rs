@@ -1,6 +1,6 @@
-//! The ledger of a relay: a line for each thing that happened to a recipient. It is for the user: the queue has what
-//! the relay needs. It can be truncated while the relay runs, and renamed: then it is opened again when the user asks
-//! for that.
+//! The ledger of a relay: a line for each event of a recipient. It is for the user: the queue holds the data that the
+//! relay needs. It can be truncated while the relay runs. It can also be renamed; the relay reopens the file when the
+//! user requests it.
 
 use super::{Report, State, write_report};
 use crate::envelope::Mode;
@@ -22,7 +22,7 @@ fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create(true).open(path)
 }
 
-/// Ends the last line of a file if a crash has cut it off.
+/// Terminates the last line of a file if a crash cut it off.
 fn end_line(mut file: &File) -> io::Result<()> {
     let facts = file.metadata()?;
     let (mut last, length) = ([b'\n'], facts.len());
@@ -33,14 +33,14 @@ fn end_line(mut file: &File) -> io::Result<()> {
 }
 
 impl Journal {
-    /// Opens a file, to whose end lines are appended.
+    /// Opens a file for appending lines.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let opened = append(path).and_then(|file| end_line(&file).map(|()| file));
         let file = opened.map_err(|error| Error::file(path, error.to_string()))?;
         Ok(Self { path: path.to_owned(), file, batch: Vec::new() })
     }
 
-    /// Opens the file by its name again, after it was renamed.
+    /// Reopens the file by its name, after it was renamed.
     pub(crate) fn reopen(&mut self) -> io::Result<()> {
         self.file = append(&self.path)?;
         Ok(())

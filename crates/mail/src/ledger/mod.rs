@@ -1,11 +1,11 @@
-//! The ledger: what became of each recipient, as lines of JSON that are only appended.
+//! The ledger: an append-only file of JSON lines with the outcome of each recipient.
 //!
-//! The first line names the message and the mode. Each further line is about one recipient, by its number in the list,
-//! and the last line about a recipient holds. The lines of a batch of events are written together, before the engine
-//! waits again. A line that a crash cut off is dropped when the ledger is opened; its recipient counts as left.
+//! The first line names the message and the mode. Each further line is about one recipient, by its number in the list.
+//! The last line about a recipient is the valid one. The lines of a batch of events are written together, before the
+//! engine waits again. A line that a crash cut off is dropped when the ledger is opened; its recipient counts as left.
 //!
-//! Between a server's acknowledgement and the write there is a time in which a crash makes the engine send the message
-//! again when it continues. SMTP cannot exclude that (RFC 1047).
+//! If a crash occurs between a server's acknowledgement and the write, the continued run sends the message again. SMTP
+//! cannot prevent that (RFC 1047).
 
 mod history;
 mod journal;
@@ -28,17 +28,17 @@ use std::path::Path;
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// The bytes of a reply that are recorded.
+/// Maximum length of a recorded reply, in bytes.
 const REPLY_BYTES: usize = 512;
 
-/// What became of a recipient.
+/// The state of a recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Everything went well: final.
+    /// It succeeded: final.
     Done,
     /// It was tried, and may be tried again.
     Deferred,
-    /// It was refused for good: final.
+    /// It was refused permanently: final.
     Failed,
 }
 
@@ -65,24 +65,24 @@ struct Line<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Host<'a> {
     pub(crate) name: &'a str,
-    /// Whether it was told what notifications the sender wants, and makes them.
+    /// Whether it received the notification requests of the sender and honours them.
     pub(crate) has_dsn: bool,
 }
 
-/// What is recorded about a recipient.
+/// An entry about a recipient.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Report<'a> {
     /// Its number in the list, from 0.
     pub(crate) number: u64,
     /// Its address.
     pub(crate) address: &'a str,
-    /// What became of it.
+    /// Its state.
     pub(crate) state: State,
     /// The code of the reply, if there was one.
     pub(crate) code: Option<u16>,
     /// The text of the reply, or why there was none.
     pub(crate) text: &'a [u8],
-    /// The host that answered; none if no host was asked.
+    /// The host that answered; none if no host was contacted.
     pub(crate) host: Option<Host<'a>>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Ledger<S> {
     storage: S,
     mode: Mode,
     sync: Sync,
-    /// Lines that were not written.
+    /// Lines that are not written yet.
     batch: Vec<u8>,
     /// The time of the lines of this batch as text: milliseconds since 1970.
     stamp: String,
@@ -102,14 +102,14 @@ pub(crate) struct Ledger<S> {
     synced_ns: u64,
 }
 
-/// Opens the ledger of a file, or begins it. Returns it with what it says about recipients of earlier runs.
+/// Opens or begins the ledger in a file. Returns it with the states of recipients of earlier runs.
 pub(crate) fn open(path: &Path, mode: Mode, message: &Message, sync: Sync) -> Result<(Ledger<FileStorage>, History)> {
     let storage = FileStorage::open(path).map_err(|error| Error::file(path, error.to_string()))?;
     let (ledger, history) = open_storage(storage, mode, message, sync).map_err(|error| match error {
         Error::Spec(reason) => Error::file(path, reason),
         other => other,
     })?;
-    // A new file is lost in a crash of the system unless its name is on the device, whatever else is.
+    // A new file is lost in a system crash unless its directory entry is on the device, even if its data is.
     if history.bytes() == 0 && sync != Sync::Never {
         sync_parent(path).map_err(|error| Error::file(path, format!("cannot sync its folder: {error}")))?;
     }
@@ -129,7 +129,7 @@ pub(crate) fn open_storage<S: Storage + Read>(
 }
 
 impl<S: Storage> Ledger<S> {
-    /// Continues what was read, or writes the first line.
+    /// Continues a ledger that was read, or writes the first line.
     fn begin(storage: S, header: &Header, history: &History, sync: Sync) -> Result<Self> {
         let mut ledger = Self {
             storage,

@@ -1,4 +1,4 @@
-//! Where a ledger is kept: a file, or memory in tests.
+//! The storage of a ledger: a file, or memory in tests.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,11 +8,11 @@ use std::time::Duration;
 /// When lines are synced to the device, so that they survive a crash of the system and not only of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
-    /// With every batch of lines, before the engine goes on.
+    /// With every batch of lines, before the engine continues.
     Always,
-    /// After this time.
+    /// At this interval.
     Interval(Duration),
-    /// When the system does it.
+    /// Never; the system decides when to write them.
     Never,
 }
 
@@ -26,21 +26,21 @@ impl Sync {
     }
 }
 
-/// Waits until the name of a file is on the device, in the folder that has it.
+/// Syncs the directory entry of a file to the device.
 pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Bytes that are appended.
+/// An append-only store of bytes.
 pub(crate) trait Storage {
-    /// Drops everything from this place on.
+    /// Drops everything after the first `bytes` bytes.
     fn truncate(&mut self, bytes: u64) -> io::Result<()>;
 
-    /// Appends bytes. After an error a part of them may be there.
+    /// Appends bytes. After an error, a part of them may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Waits until what was appended is on the device.
+    /// Waits until all appended bytes are on the device.
     fn sync(&mut self) -> io::Result<()>;
 }
 

@@ -59,7 +59,7 @@ fn a_ledger_of_something_else_is_refused() {
     assert!(refusal(Mode::Data, "b\n").contains("another message"));
     std::fs::write(&path, "a@b\nc@d\n").unwrap();
     assert!(refusal(Mode::Data, "a\n").contains("not a ledger"));
-    // Without a line end it looked like a line that a crash had cut off, and was emptied.
+    // A file without a line end was once taken for a line cut off by a crash, and was emptied.
     for text in ["a@b", "{", "{\"landau_ledger\":1,\"mode\":\"quit\""] {
         std::fs::write(&path, text).unwrap();
         let error = open(&path, Mode::Data, &first, Sync::Never).map(drop).map_err(|error| error.to_string());

@@ -1,19 +1,19 @@
-//! What a message of a name server says about a question.
+//! The interpretation of a name server's answer to a query.
 
 use super::{Answer, Kind, MOST_ALIASES, Problem, Records, TTL_S};
 use landau_wire::dns::{Data, Message, Name, NameBuf, Rcode};
 use std::net::IpAddr;
 
-/// How long a negative answer without SOA is kept, in seconds.
+/// The time for which a negative answer without SOA is cached, in seconds.
 const NEGATIVE_TTL_S: u32 = 60;
 
-/// What a message means.
+/// The interpretation of a message.
 #[derive(Debug, PartialEq)]
 pub(super) enum Reading {
     /// Records are missing: ask again over TCP.
     Truncated,
-    /// The name is an alias, and the message does not say what for: ask for this name. The number is how long the alias
-    /// may be kept, in seconds.
+    /// The name is an alias, and the message has no records of its target: query this name. The number is the time for
+    /// which the alias may be cached, in seconds.
     Alias(NameBuf, u32),
     /// The answer.
     Answer(Answer),
@@ -72,7 +72,7 @@ pub(super) fn read(message: &Message<'_>, asked: &NameBuf, kind: Kind) -> Readin
     Reading::Answer(Answer { records: Ok(records), ttl_s: ttl_s.clamp(*TTL_S.start(), *TTL_S.end()) })
 }
 
-/// Returns what a name is an alias for, and how long that is true.
+/// Returns the target of an alias and its TTL in seconds.
 fn alias(message: &Message<'_>, name: &Name<'_>) -> Option<(NameBuf, u32)> {
     message.answers().filter(|record| record.name == *name).find_map(|record| match record.data {
         Data::Cname(target) => Some((NameBuf::from(target), record.ttl_s)),
@@ -80,8 +80,7 @@ fn alias(message: &Message<'_>, name: &Name<'_>) -> Option<(NameBuf, u32)> {
     })
 }
 
-/// Returns what a message without the wanted records means. It has so many aliases, which may be kept for
-/// `alias_ttl_s`.
+/// Interprets a message without the wanted records. It has `links` aliases, which may be cached for `alias_ttl_s`.
 fn nothing(message: &Message<'_>, name: NameBuf, links: u32, alias_ttl_s: u32, rcode: Rcode) -> Reading {
     let header = message.header();
     let soa = message.authorities().find_map(|record| match record.data {
@@ -110,7 +109,7 @@ mod tests {
         NameBuf::parse(text).unwrap()
     }
 
-    /// The reading of an answer to a question for the MX of `a.test`.
+    /// Returns the interpretation of an answer to a query for the MX of `a.test`.
     fn reading(rcode: Rcode, change: impl Fn(&mut Header), write: impl Fn(&mut Builder<'_>)) -> Reading {
         let asked = name("a.test");
         let (mut out, mut header) = (Vec::new(), Header::query(1).response(rcode));
@@ -173,7 +172,7 @@ mod tests {
         assert_eq!(problem(found), Problem::NoName);
     }
 
-    /// The record of a zone whose negative answers may be kept for so long.
+    /// Returns the SOA of a zone whose negative answers may be cached for `negative_ttl_s`.
     fn soa(origin: &NameBuf, negative_ttl_s: u32) -> Soa<'_> {
         let (server, mailbox) = (origin.as_name(), origin.as_name());
         Soa { server, mailbox, serial: 1, refresh_s: 1, retry_s: 1, expire_s: 1, negative_ttl_s }

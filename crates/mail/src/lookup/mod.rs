@@ -1,7 +1,7 @@
-//! Questions to the domain name system: the MX hosts of a domain, and the addresses of a host.
+//! DNS queries: the MX hosts of a domain, and the addresses of a host.
 //!
-//! A [`Stub`] asks one name server, on the engine's own event loop: thousands of questions cost no thread and no wait.
-//! A [`System`] asks the name servers that this system is configured to use.
+//! A [`Stub`] queries one name server, on the engine's event loop: thousands of queries need no thread and never block.
+//! A [`System`] queries the name servers in the configuration of this system.
 
 mod answer;
 mod stub;
@@ -15,21 +15,21 @@ use crate::network::{Network, Ready};
 use landau_wire::dns::{NameBuf, Rcode, Type};
 use std::net::{IpAddr, SocketAddr};
 
-/// The most aliases (CNAME) that are followed from one name.
+/// Maximum number of aliases (CNAME) followed from one name.
 const MOST_ALIASES: u32 = 8;
 
-/// The bounds of how long an answer is kept, in seconds: a time to live of 0 must not make every recipient of a domain
-/// ask again, and a mistake in a zone must not last for longer than a day.
+/// The bounds of the time for which an answer is cached, in seconds. A time to live of 0 must not cause a query for
+/// every recipient of a domain, and an error in a zone must not last longer than a day.
 const TTL_S: std::ops::RangeInclusive<u32> = 1..=86_400;
 
-/// What is asked about a name.
+/// The type of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The hosts that take mail for it.
+    /// The hosts that take mail for the name.
     Mx,
-    /// Its IPv4 addresses.
+    /// The IPv4 addresses of the name.
     A,
-    /// Its IPv6 addresses.
+    /// The IPv6 addresses of the name.
     Aaaa,
 }
 
@@ -43,13 +43,13 @@ impl Kind {
     }
 }
 
-/// The records of an answer; none if the name has none of the kind. Names are in lower case, without a dot at the end.
+/// The records of an answer; empty if the name has none of the type. Names are in lower case, without a trailing dot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Records {
     /// Preferences and names of MX hosts; the name `.` belongs to a null MX (RFC 7505).
     pub(crate) mx: Vec<(u16, Box<str>)>,
     pub(crate) addresses: Vec<IpAddr>,
-    /// Addresses of MX hosts that came with the answer.
+    /// Addresses of MX hosts from the additional section of the answer.
     pub(crate) additional: Vec<(Box<str>, IpAddr)>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    /// Returns whether it will be the same tomorrow. Everything else may be a failure of the servers on the way.
+    /// Returns whether the problem is permanent. All others may be temporary failures of a name server.
     pub(crate) fn is_final(self) -> bool {
         self == Self::NoName
     }
@@ -87,12 +87,12 @@ impl Problem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) records: Result<Records, Problem>,
-    /// How long it may be kept, in seconds.
+    /// How long the answer may be cached, in seconds.
     pub(crate) ttl_s: u32,
 }
 
 impl Answer {
-    /// How long a failure of a name server is kept (RFC 2308 section 7 allows up to 5 minutes).
+    /// How long a failure of a name server is cached (RFC 2308 section 7 allows up to 5 minutes).
     const FAILURE_TTL_S: u32 = 30;
 
     fn problem(problem: Problem) -> Self {
@@ -100,7 +100,7 @@ impl Answer {
     }
 }
 
-/// Who is asked.
+/// A resolver.
 #[derive(Debug)]
 pub(crate) enum Resolver {
     /// One name server.
@@ -110,10 +110,10 @@ pub(crate) enum Resolver {
 }
 
 impl Resolver {
-    /// The network's numbers that look-ups use: 0 and the following ones.
+    /// The number of network ids used by lookups, from 0 on.
     pub(crate) const NETWORK_IDS: u32 = Stub::NETWORK_IDS;
 
-    /// Returns the resolver that asks a name server, or as this system is configured to.
+    /// Returns the resolver that queries `server`, or otherwise the resolver of this system.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Resolver {
         })
     }
 
-    /// Asks a question. `number` comes back with the answer.
+    /// Starts a query. The answer carries `number`.
     pub(crate) fn ask(&mut self, number: u32, name: NameBuf, kind: Kind) {
         match self {
             Self::Stub(stub) => stub.ask(number, name, kind),
@@ -141,7 +141,7 @@ impl Resolver {
         }
     }
 
-    /// Returns when something is to be done without an event.
+    /// Returns when work is due without an event.
     pub(crate) fn next_ns(&self) -> u64 {
         match self {
             Self::Stub(stub) => stub.next_ns(),
@@ -149,7 +149,7 @@ impl Resolver {
         }
     }
 
-    /// Does what is to be done now.
+    /// Does the work that is due.
     pub(crate) fn advance(&mut self, network: &mut impl Network, now_ns: u64) {
         match self {
             Self::Stub(stub) => stub.advance(network, now_ns),
@@ -157,7 +157,7 @@ impl Resolver {
         }
     }
 
-    /// Acts on an event of a socket for look-ups.
+    /// Handles an event of a socket for lookups.
     pub(crate) fn ready(&mut self, network: &mut impl Network, ready: Ready, buffer: &mut [u8]) {
         if let Self::Stub(stub) = self {
             stub.ready(network, ready, buffer);

@@ -1,4 +1,4 @@
-//! A client of one name server: UDP, with repetitions, and TCP for answers that are truncated.
+//! A client of one name server: UDP with retransmissions, and TCP for truncated answers.
 
 use super::answer::{Reading, read};
 use super::{Answer, Kind, MOST_ALIASES, Problem, TTL_S};
@@ -13,40 +13,40 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The network's number of the UDP socket.
+/// The network id of the UDP socket.
 const DATAGRAMS: u32 = 0;
-/// The TCP connections at a time, which have the following numbers.
+/// Maximum number of TCP connections, which have the following ids.
 const STREAMS: usize = 4;
 
-/// The most questions that wait for an answer over UDP. A socket of Linux has room for 277 short messages by default;
-/// those beyond would be dropped, and answered after a repetition only.
+/// Maximum number of queries that await an answer over UDP. The receive buffer of a Linux socket holds 277 short
+/// messages by default. Further answers would be dropped, and arrive only after a retransmission.
 const MOST_AWAITED: usize = 200;
 
-/// How long the answer to the first, second and last repetition is awaited.
+/// The timeouts of the first, second and last transmission.
 const WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 
-/// How long an answer over TCP is awaited.
+/// The timeout of an answer over TCP.
 const STREAM_WAIT: Duration = Duration::from_secs(7);
 
-/// The longest answer over UDP that is accepted (the value of the DNS flag day 2020).
+/// Maximum size of an answer over UDP, in bytes (the value of the DNS flag day 2020).
 const UDP_BYTES: u16 = 1232;
 
-/// A question and how far it is.
+/// A query and its progress.
 #[derive(Debug, Clone)]
 struct Query {
-    /// The caller's number of the question.
+    /// The number of the query, as given by the caller.
     number: u32,
     name: NameBuf,
     kind: Kind,
-    /// How often it was sent.
+    /// The number of transmissions.
     sent: usize,
-    /// The aliases that were followed.
+    /// The number of aliases followed.
     aliases: u32,
-    /// How long all of them may be kept, in seconds.
+    /// How long all of these aliases may be cached, in seconds.
     ttl_s: u32,
 }
 
-/// A question over TCP.
+/// A query over TCP.
 #[derive(Debug)]
 struct Stream {
     query: Query,
@@ -61,23 +61,23 @@ pub(crate) struct Stub {
     server: SocketAddr,
     rng: ChaCha8Rng,
     is_open: bool,
-    /// Questions that were not sent.
+    /// Queries that were not sent yet.
     waiting: VecDeque<Query>,
-    /// Questions whose answer is awaited, by the number in the header.
+    /// Queries that await an answer, by the id in the header.
     awaited: HashMap<u16, Query>,
-    /// When to repeat which question, and how often it had been sent.
+    /// The times of retransmissions, with the id of the query and its number of transmissions so far.
     timers: BinaryHeap<Reverse<(u64, u16, usize)>>,
-    /// Questions whose answer was truncated, and that wait for a TCP connection.
+    /// Queries with a truncated answer, which wait for a TCP connection.
     long: VecDeque<Query>,
     streams: [Option<Stream>; STREAMS],
     answers: VecDeque<(u32, Answer)>,
-    /// Why the server could not be asked.
+    /// Why the server could not be reached.
     error: Option<landau_sys::Error>,
     buffer: Vec<u8>,
 }
 
 impl Stub {
-    /// The network's numbers that a stub uses: 0 and the following ones.
+    /// The number of network ids used by a stub, from 0 on.
     pub(crate) const NETWORK_IDS: u32 = 1 + STREAMS as u32;
 
     pub(crate) fn new(server: SocketAddr, seed: u64) -> Self {
@@ -96,7 +96,7 @@ impl Stub {
         }
     }
 
-    /// Asks a question. `number` comes back with the answer.
+    /// Starts a query. The answer carries `number`.
     pub(crate) fn ask(&mut self, number: u32, name: NameBuf, kind: Kind) {
         self.waiting.push_back(Query { number, name, kind, sent: 0, aliases: 0, ttl_s: *TTL_S.end() });
     }
@@ -106,14 +106,14 @@ impl Stub {
         self.answers.pop_front()
     }
 
-    /// Returns when something is to be done without an event.
+    /// Returns when work is due without an event.
     pub(crate) fn next_ns(&self) -> u64 {
         let can_send = !self.waiting.is_empty() && self.awaited.len() < MOST_AWAITED;
         let timer = || self.timers.peek().map_or(u64::MAX, |Reverse((at_ns, ..))| *at_ns);
         if can_send || !self.answers.is_empty() { 0 } else { timer() }
     }
 
-    /// Sends what is to be sent now.
+    /// Sends the queries that are due.
     pub(crate) fn advance(&mut self, network: &mut impl Network, now_ns: u64) {
         while let Some(&Reverse((at_ns, id, sent))) = self.timers.peek()
             && at_ns <= now_ns
@@ -154,7 +154,7 @@ impl Stub {
         }
     }
 
-    /// Sends a question over UDP. One that the network does not take is repeated later, as one that is lost.
+    /// Sends a query over UDP. If the network does not take it, it is sent again later, like a lost query.
     fn send(&mut self, network: &mut impl Network, id: u16, now_ns: u64) {
         if !self.is_open {
             match network.connect_datagrams(DATAGRAMS, self.server) {
@@ -176,7 +176,7 @@ impl Stub {
         }
     }
 
-    /// Acts on an event of one of the stub's sockets.
+    /// Handles an event of one of the stub's sockets.
     pub(crate) fn ready(&mut self, network: &mut impl Network, ready: Ready, buffer: &mut [u8]) {
         if ready.id != DATAGRAMS {
             self.stream_ready(network, ready, buffer);
@@ -186,14 +186,14 @@ impl Stub {
             match network.receive(DATAGRAMS, buffer) {
                 Ok(count) => self.received(&buffer[..count]),
                 Err(error) if error.is_would_block() => break,
-                // The server's host said that nobody listens there. That may change until the last repetition.
+                // The server's host reported that the port is closed. That may change before the last retransmission.
                 Err(error) => self.error = Some(error),
             }
         }
         network.drained(DATAGRAMS);
     }
 
-    /// Acts on a datagram. What answers no question that was asked is not from the server.
+    /// Handles a datagram. One that answers no pending query is not from the server.
     fn received(&mut self, bytes: &[u8]) {
         let Ok(message) = Message::parse(bytes) else {
             let Some((header, _)) = Header::parse(bytes) else { return };
@@ -251,7 +251,7 @@ impl Stub {
                 return;
             }
             Ok(None) => self.answers.push_back((stream.query.number, Answer::problem(Problem::TimedOut))),
-            // Over TCP nothing is truncated for want of room.
+            // Over TCP no answer is truncated for lack of space.
             Ok(Some(Reading::Truncated)) => {
                 self.answers.push_back((stream.query.number, Answer::problem(Problem::Malformed)));
             }
@@ -263,7 +263,7 @@ impl Stub {
 }
 
 impl Stream {
-    /// Acts on an event. Returns what the answer means, if it has come.
+    /// Handles an event. Returns the interpretation of the answer, if it has arrived.
     fn step(
         &mut self,
         network: &mut impl Network,
@@ -275,7 +275,7 @@ impl Stream {
             self.is_established = true;
             let mut out = Vec::new();
             frame::write(&mut out, |out| write(out, self.id, &self.query)).map_err(|_| Problem::Malformed)?;
-            // A question is shorter than any buffer of a connection.
+            // A query is shorter than the send buffer of any connection.
             network.send(ready.id, &[IoSlice::new(&out)]).map_err(Problem::Unreachable)?;
         }
         if !ready.is_readable {
@@ -306,8 +306,8 @@ impl Stream {
     }
 }
 
-/// Returns whether a message answers a question: it repeats it (RFC 5452 section 9.1). A server that cannot read a
-/// question may leave it out.
+/// Returns whether a message answers a query: it repeats the question (RFC 5452 section 9.1). A server that cannot
+/// parse a query may omit the question.
 fn answers(message: &Message<'_>, query: &Query) -> bool {
     let repeats = |question: Question<'_>| {
         question.name == query.name.as_name() && question.kind == query.kind.record() && question.class == Class::IN
@@ -316,7 +316,7 @@ fn answers(message: &Message<'_>, query: &Query) -> bool {
     message.header().is_response && (is_error || message.question().is_some_and(repeats))
 }
 
-/// Appends the message of a question.
+/// Appends the message of a query.
 fn write(out: &mut Vec<u8>, id: u16, query: &Query) {
     let mut builder = Builder::new(out, Header::query(id), Some(Edns::new(UDP_BYTES)), usize::from(UDP_BYTES));
     builder.question(&Question { name: query.name.as_name(), kind: query.kind.record(), class: Class::IN });
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
     use crate::lookup::Records;
 
-    /// What was found at the end of a chain was kept for as long as the last answer said.
+    /// The result of a chain of aliases was once cached for the time to live of the last answer.
     #[test]
     fn an_answer_is_kept_no_longer_than_the_aliases_that_lead_to_it() {
         let name = |text| NameBuf::parse(text).unwrap();

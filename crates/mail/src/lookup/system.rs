@@ -1,6 +1,7 @@
-//! The resolver that this system is configured to use (`/etc/resolv.conf`), by the library hickory.
+//! The resolver in the configuration of this system (`/etc/resolv.conf`), through the library hickory.
 //!
-//! A thread of its own asks and waits, so the engine's loop never does; it collects the answers in its turns.
+//! A separate thread sends queries and waits, so the engine's event loop never blocks; the engine collects the answers
+//! in its turns.
 
 use super::{Answer, Kind, Problem, Records, TTL_S};
 use crate::error::{Error, Result};
@@ -16,13 +17,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// The most questions at a time: a resolver on a home router has little room.
+/// Maximum number of concurrent queries: a resolver on a home router has little memory.
 const MOST_AWAITED: usize = 64;
 
-/// How often the engine looks for answers while it awaits some.
+/// The interval at which the engine polls for answers while it awaits some.
 const POLL_NS: u64 = 5_000_000;
 
-/// A question.
+/// A query.
 struct Question {
     number: u32,
     name: String,
@@ -35,7 +36,7 @@ pub(crate) struct System {
     questions: UnboundedSender<Question>,
     answers: Receiver<(u32, Answer)>,
     awaited: usize,
-    /// When to look for answers again.
+    /// When to poll for answers again.
     poll_ns: u64,
 }
 
@@ -44,7 +45,7 @@ impl System {
     ///
     /// # Errors
     ///
-    /// The configuration cannot be read, or no thread started.
+    /// The configuration cannot be read, or the thread cannot be started.
     pub(crate) fn start() -> Result<Self> {
         let failed = |reason: String| {
             Error::Spec(format!(
@@ -52,7 +53,7 @@ impl System {
             ))
         };
         let mut builder = TokioResolver::builder_tokio().map_err(|error| failed(error.to_string()))?;
-        // The engine keeps what it needs, and MX hosts are not looked for in /etc/hosts by anybody.
+        // The engine has its own cache. No mail server looks up MX hosts in /etc/hosts.
         builder.options_mut().cache_size = 0;
         let resolver = builder.build().map_err(|error| failed(error.to_string()))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -68,9 +69,10 @@ impl System {
 }
 
 impl System {
-    /// Asks a question. `number` comes back with the answer.
+    /// Starts a query. The answer carries `number`.
     pub(crate) fn ask(&mut self, number: u32, name: NameBuf, kind: Kind) {
-        // With a dot at the end the name is complete: no search domain is appended. The thread lives as long as `self`.
+        // With a trailing dot the name is fully qualified: no search domain is appended. The thread lives as long as
+        // `self`.
         let _ = self.questions.send(Question { number, name: format!("{}.", name.as_name()), kind });
         self.awaited += 1;
     }
@@ -82,18 +84,18 @@ impl System {
         Some(answer)
     }
 
-    /// Returns when to look for answers.
+    /// Returns when to poll for answers.
     pub(crate) fn next_ns(&self) -> u64 {
         if self.awaited > 0 { self.poll_ns } else { u64::MAX }
     }
 
-    /// Notes the time of a turn of the engine.
+    /// Records the time of a turn of the engine.
     pub(crate) fn advance(&mut self, now_ns: u64) {
         self.poll_ns = now_ns.saturating_add(POLL_NS);
     }
 }
 
-/// Answers questions until nobody asks any more.
+/// Answers queries until the sender is dropped.
 async fn answer_all(resolver: TokioResolver, mut asked: UnboundedReceiver<Question>, out: Sender<(u32, Answer)>) {
     let (resolver, room) = (Arc::new(resolver), Arc::new(Semaphore::new(MOST_AWAITED)));
     while let Some(question) = asked.recv().await {
@@ -104,7 +106,7 @@ async fn answer_all(resolver: TokioResolver, mut asked: UnboundedReceiver<Questi
                 Ok(name) => answer(resolver.lookup(name, record_type(question.kind)).await),
                 Err(_) => Answer::problem(Problem::Malformed),
             };
-            // Nobody listens any more if the engine has ended.
+            // The receiver is gone if the engine has ended.
             let _ = out.send((question.number, answer));
             drop(permit);
         });
@@ -119,7 +121,7 @@ fn record_type(kind: Kind) -> RecordType {
     }
 }
 
-/// Returns what an answer of the library says.
+/// Converts an answer of the library.
 fn answer(looked_up: std::result::Result<Lookup, NetError>) -> Answer {
     match looked_up {
         Ok(lookup) => records(&lookup),
@@ -140,7 +142,7 @@ fn answer(looked_up: std::result::Result<Lookup, NetError>) -> Answer {
 }
 
 fn negative_ttl_s(ttl_s: Option<u32>) -> u32 {
-    /// How long a negative answer without SOA is kept.
+    /// How long a negative answer without SOA is cached.
     const DEFAULT: u32 = 60;
     ttl_s.unwrap_or(DEFAULT).clamp(*TTL_S.start(), *TTL_S.end())
 }
@@ -177,7 +179,7 @@ fn records(lookup: &Lookup) -> Answer {
     Answer { records: Ok(records), ttl_s: ttl_s.clamp(*TTL_S.start(), *TTL_S.end()) }
 }
 
-/// Returns a name in lower case without the dot at its end; the root is a dot.
+/// Returns a name in lower case without its trailing dot; the root is a dot.
 fn text(name: &Name) -> Box<str> {
     let text = name.to_ascii().to_ascii_lowercase();
     match text.strip_suffix('.') {

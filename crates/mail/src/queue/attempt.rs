@@ -9,20 +9,20 @@ use crate::ledger::{Report, State};
 use crate::schedule::NO_SITE;
 use std::cmp::Reverse;
 
-/// The shortest wait for a message that could not be read.
+/// Minimum wait for a message that could not be read.
 const UNREADABLE_NS: u64 = 1_000_000_000;
 
-/// How long a message waits whose site has its share of the memory: at least this, and so much longer for each such
-/// message, because each is looked at.
+/// The wait of a message whose site has used its share of the memory: at least `POSTPONED_NS`, plus `POSTPONED_EACH_NS`
+/// for each such message, because each one is checked.
 const POSTPONED_NS: u64 = 1_000_000_000;
 const POSTPONED_EACH_NS: u64 = 100_000;
 
-/// A message whose sites have their shares is loaded all the same after so many looks: its recipients may have another
-/// site by then.
+/// A message whose sites have used their shares is loaded anyway after this many checks: its recipients may have
+/// another site by then.
 const MOST_PASSED_OVER: u32 = 60;
 
 impl Feed {
-    /// Takes the next message whose time has come.
+    /// Takes the next message that is due.
     fn next_waiting(&mut self, now_ns: u64) -> Option<Waiting> {
         if let Some(&Reverse((at_ns, place))) = self.deferred.peek()
             && at_ns <= now_ns
@@ -54,11 +54,12 @@ impl Feed {
         if let Err(error) = &was_read
             && is_out_of_descriptors(error)
         {
-            // It is not about this message: the others would fail as well.
+            // The error is not specific to this message: the others would fail as well.
             self.unreadable += 1;
             self.resume_ns = now_ns + UNREADABLE_NS;
             self.fresh.push_front(waiting);
-            // It may have come from those that were parked: the places of a list are one off then, which is noticed.
+            // The message may have been parked before. The positions known for a list are then off by one, which is
+            // detected.
             self.fresh_taken = self.fresh_taken.saturating_sub(1);
             self.buffer = buffer;
             return None;
@@ -70,7 +71,7 @@ impl Feed {
             },
             None => Some(Err(waiting)),
         };
-        // One large message must not keep its memory.
+        // A large message must not leave its memory allocated.
         self.buffer = if buffer.len() > 1 << 20 { Vec::new() } else { buffer };
         let loaded = match loaded {
             Some(Ok(loaded)) => loaded,
@@ -90,7 +91,7 @@ impl Feed {
         Some(true)
     }
 
-    /// Parks a message without reading it if each recipient that is due had to wait for its share of the memory, and
+    /// Parks a message without reading it if every due recipient had to wait for its site's share of the memory, and
     /// still would.
     fn pass_over(&mut self, mut waiting: Waiting, now_ns: u64, is_crowded: IsCrowded<'_>) -> Result<(), Waiting> {
         let may_go = |one: &Left| {
@@ -98,7 +99,7 @@ impl Feed {
             one.due_ns <= now_ns && (site == NO_SITE || !(is_crowded(site) || self.shares.is_crowded(site)))
         };
         let is_first = waiting.recipients.is_none();
-        // The last attempt is when the message is too old.
+        // The last attempt is made when the message is too old.
         let is_last = waiting.untried_expires_ns <= now_ns;
         if is_first || is_last || waiting.passed_over >= MOST_PASSED_OVER || waiting.left().iter().any(may_go) {
             return Err(waiting);
@@ -134,7 +135,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Parks a message whose due recipients have to wait for their share of the memory.
+    /// Parks a message whose due recipients must wait for their site's share of the memory.
     fn postpone_all(&mut self, mut waiting: Waiting, now_ns: u64) {
         self.postponed += 1;
         waiting.is_postponed = true;
@@ -146,8 +147,8 @@ impl Feed {
         self.park(waiting, at_ns);
     }
 
-    /// Notes that a message could not be read. It is tried again later, also after its lifetime, because a message that
-    /// cannot be read cannot be returned either.
+    /// Records that a message could not be read. It is tried again later, even after its lifetime, because an
+    /// unreadable message cannot be returned to its sender.
     fn put_off(&mut self, mut waiting: Waiting, now_ns: u64) {
         self.unreadable += 1;
         waiting.failed_reads += 1;
@@ -155,7 +156,7 @@ impl Feed {
         self.park(waiting, now_ns.saturating_add(delay_ns));
     }
 
-    /// Takes a recipient back from the engine: from a site that has its share of the memory, or after an attempt.
+    /// Takes a recipient back from the engine: from a site that has used its share of the memory, or after an attempt.
     pub(super) fn take_back(&mut self, number: u64, crowded_site: u32, now_ns: u64) {
         let (slot, index) = ((number >> 32) as u32, number as u32);
         let Some(loaded) = &mut self.slots[slot as usize] else { return };
@@ -183,7 +184,7 @@ impl Feed {
         }
     }
 
-    /// Ends an attempt to deliver a message, of which the engine has no recipient any more.
+    /// Ends an attempt to deliver a message after the engine has returned all its recipients.
     pub(super) fn end(&mut self, slot: u32, now_ns: u64) {
         let Some(mut loaded) = self.slots[slot as usize].take() else { return };
         self.free_slots.push(slot);
@@ -248,15 +249,15 @@ impl Feed {
         }
     }
 
-    /// Sets when the recipients that came back are tried again. Those that were not tried in this attempt do not wait
-    /// longer because others of the same message failed.
+    /// Sets the next attempt of the returned recipients. Those that were not tried in this attempt do not wait longer
+    /// because others of the same message failed.
     fn set_due(&mut self, kept: &mut [Left], recipients: &[Recipient], expires_ns: u64, now_ns: u64) {
-        // Recipients that failed as often stay together.
+        // Recipients with the same number of failures stay together.
         let mut delays: Vec<(u32, u64)> = Vec::new();
         for one in kept.iter_mut().filter(|one| one.due_ns == 0) {
             let recipient = &recipients[one.index as usize];
             let delay_ns = if let Some(until_ns) = recipient.suspended_ns {
-                // No server has looked at it: its next wait is no longer for that.
+                // No server has seen the recipient, so its next wait does not grow.
                 until_ns.saturating_sub(now_ns)
             } else if recipient.reason.is_some() {
                 one.attempts += 1;
@@ -270,7 +271,7 @@ impl Feed {
             } else {
                 POSTPONED_NS + (self.postponed + 1) * POSTPONED_EACH_NS
             };
-            // The last attempt is when the message is too old, and not later.
+            // The last attempt is made when the message is too old, not later.
             one.due_ns = now_ns.saturating_add(delay_ns).min(expires_ns.max(now_ns.saturating_add(POSTPONED_NS)));
         }
     }

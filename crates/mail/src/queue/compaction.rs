@@ -1,4 +1,5 @@
-//! Compaction: what is left in a mostly empty segment is moved to another one, so that its space is free again.
+//! Compaction: the remaining messages of a mostly empty segment are moved to another one, so that its space becomes
+//! free.
 
 use super::feed::Feed;
 use super::is_short;
@@ -6,12 +7,12 @@ use super::loaded::{Waiting, read};
 use super::writer::Commit;
 use crate::error::{Error, Result};
 
-/// How long a segment is left alone in which a message could not be read.
+/// How long a segment with an unreadable message is not compacted.
 const UNREADABLE_NS: u64 = 300_000_000_000;
 
 impl Feed {
-    /// Moves what is left in a mostly empty segment, one of which no message is loaded. Nothing is moved if it cannot
-    /// be read, or if there is no room to make room, or no descriptor: deliveries make some.
+    /// Moves the remaining messages of a mostly empty segment of which no message is loaded. Nothing is moved if a
+    /// message cannot be read, or if no disk space or descriptor is free for the copies: deliveries will free some.
     pub(super) fn compact(&mut self, now_ns: u64) -> Result<()> {
         let is_loaded = |segment| self.slots.iter().flatten().any(|loaded| loaded.waiting.entry.segment == segment);
         self.unreadable_segments.retain(|_, until_ns| *until_ns > now_ns);
@@ -48,12 +49,12 @@ impl Feed {
             (0..entry.recipients).filter(|&index| !is_left(index)).for_each(|index| self.segments.settle(entry, index));
         }
         for (one, entry) in moved.iter_mut().zip(entries) {
-            // The old segment is deleted when the new one has the states.
+            // The old segment is deleted after the states are in the new one.
             self.segments.note_move(segment, entry.segment);
             let before = std::mem::replace(&mut one.entry, entry);
             self.segments.remove(&before);
         }
-        // The originals may have been on the device for long.
+        // The originals may have been on the device for a long time, so the copies are synced at once.
         self.writer.sync_now(now_ns).map_err(Error::Queue)
     }
 }

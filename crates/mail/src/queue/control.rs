@@ -1,4 +1,4 @@
-//! What the user asks of a queue: what is in it, and to hold, release, delete or flush messages.
+//! User requests to a queue: to list, hold, release, delete or flush messages.
 
 use super::disk::{self, unix_ms};
 use super::feed::Feed;
@@ -15,41 +15,41 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-/// What is to be done with messages.
+/// The action of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// They are listed.
+    /// The messages are listed.
     List,
-    /// They are not tried until they are released. A restart does not change that.
+    /// The messages are not tried until they are released, even after a restart.
     Hold,
-    /// They are tried again if they were held.
+    /// Held messages are tried again.
     Release,
-    /// They are deleted, and their senders are not told.
+    /// The messages are deleted without a report to their senders.
     Delete,
-    /// They are tried now.
+    /// The messages are tried now.
     Flush,
-    /// None; the ledger is opened again, because it was renamed.
+    /// The messages do not change; the ledger is reopened, because it was renamed.
     Reopen,
 }
 
-/// The messages of a list that the engine describes at a time: it does nothing else meanwhile.
+/// Maximum number of messages of a list that the engine describes at a time: it does nothing else meanwhile.
 pub(super) const PAGE: usize = 50_000;
 
-/// The pages for which the engine looks at all messages once.
+/// The number of pages per scan of all messages.
 const PAGES: usize = 20;
 
-/// What the user asks for.
+/// A request of the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// What is to be done.
+    /// The action.
     pub action: Action,
-    /// With these messages; with all if there are none.
+    /// The identifiers of the messages concerned; all messages if empty.
     pub ids: HashSet<u64>,
-    /// A list begins after this identifier.
+    /// The identifier after which a list begins.
     #[serde(skip)]
     pub(crate) after: u64,
-    /// Where its messages were.
+    /// The places of its messages, as last seen.
     #[serde(skip)]
     pub(crate) known: Arc<Known>,
 }
@@ -61,17 +61,17 @@ impl Request {
     }
 }
 
-/// What a message does.
+/// The condition of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
-    /// It was not tried in this run.
+    /// The message was not tried in this run.
     New,
-    /// It is being sent.
+    /// The message is being sent.
     Active,
-    /// It waits for its next attempt.
+    /// The message waits for its next attempt.
     Deferred,
-    /// It waits until the user releases it.
+    /// The message waits until the user releases it.
     Held,
 }
 
@@ -80,26 +80,26 @@ pub enum Condition {
 pub(crate) struct Item {
     pub(crate) entry: Entry,
     pub(crate) condition: Condition,
-    /// The indices of the recipients that are left.
+    /// The indices of the remaining recipients.
     pub(crate) left: Vec<u32>,
-    /// The milliseconds until it is tried again, if it waits for that.
+    /// The milliseconds until its next attempt, if it waits for one.
     pub(crate) due_in_ms: Option<u64>,
-    /// Why a recipient was deferred last.
+    /// The reason of the last deferral of a recipient.
     pub(crate) reason: Option<Box<str>>,
 }
 
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// The engine has recipients of it.
+    /// The engine holds recipients of the message.
     Active(usize),
-    /// It was not tried; so many were handed out before it.
+    /// The message was not tried. The number counts the messages handed out before it.
     Fresh(u64),
-    /// It waits.
+    /// The message waits.
     Parked(usize),
 }
 
-/// Where the next messages of a list were, by identifier, when the engine looked at all of them.
+/// The places of the next messages of a list, by identifier, as of the engine's last scan of all messages.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     places: Vec<(u64, Place)>,
@@ -107,7 +107,7 @@ pub(crate) struct Known {
     is_all: bool,
 }
 
-/// Returns the recipients that are left of a message that the engine does not have, and what it does.
+/// Returns the remaining recipients and the condition of a message that the engine does not hold.
 fn outside(waiting: &Waiting) -> (Vec<u32>, Condition) {
     let condition = match waiting {
         Waiting { is_held: true, .. } => Condition::Held,
@@ -120,11 +120,11 @@ fn outside(waiting: &Waiting) -> (Vec<u32>, Condition) {
 /// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// Messages by their identifiers, up to this one, and whether there are no further ones.
+    /// Messages in the order of their identifiers, up to `up_to`, and whether they are the last ones.
     Items { items: Vec<Item>, up_to: u64, known: Arc<Known>, is_last: bool },
-    /// So many messages were found, and so many of them changed.
+    /// The numbers of messages that were found and that changed.
     Done { found: u64, changed: u64 },
-    /// It could not be done.
+    /// The request failed.
     Failed(String),
 }
 
@@ -135,7 +135,7 @@ impl Request {
 }
 
 impl Feed {
-    /// Does what the user asks for.
+    /// Executes a request of the user.
     pub(crate) fn control(&mut self, request: &Request, now_ns: u64) -> Answer {
         match request.action {
             Action::List => self.list(request, now_ns),
@@ -165,8 +165,7 @@ impl Feed {
         }
     }
 
-    /// Returns the messages of a list's next page. To look at all messages for each page would take a time that grows
-    /// with the square of their number.
+    /// Returns the next page of a list. A scan of all messages for each page would take time quadratic in their number.
     fn list(&self, request: &Request, now_ns: u64) -> Answer {
         let is_before = |(id, _): &(u64, Place)| *id <= request.after;
         let (mut known, mut at) = (Arc::clone(&request.known), request.known.places.partition_point(is_before));
@@ -187,7 +186,7 @@ impl Feed {
         Answer::Items { items, up_to, known, is_last }
     }
 
-    /// Returns every message, and where it is.
+    /// Returns every message and its place.
     fn places(&self) -> impl Iterator<Item = (u64, Place)> {
         let active =
             self.slots.iter().enumerate().filter_map(|(at, one)| Some((&one.as_ref()?.waiting, Place::Active(at))));
@@ -196,7 +195,7 @@ impl Feed {
         active.chain(fresh).chain(parked).map(|(waiting, place)| (waiting.entry.id, place))
     }
 
-    /// Looks where the next messages of a list are.
+    /// Finds the places of the next messages of a list.
     fn look(&self, request: &Request) -> Known {
         let is_next = |(id, _): &(u64, Place)| *id > request.after && request.chooses(*id);
         let (mut places, most): (Vec<_>, usize) = (self.places().filter(is_next).collect(), PAGES * self.page);
@@ -218,7 +217,7 @@ impl Feed {
         }
     }
 
-    /// Returns what is told of the message at a place; `None` if there is none.
+    /// Returns the description of the message at a place; `None` if there is none.
     fn item(&self, place: Place, now_ns: u64) -> Option<Item> {
         let is_left = |state: Option<State>| !matches!(state, Some(State::Done | State::Failed));
         let waiting = self.message(place)?;
@@ -238,7 +237,7 @@ impl Feed {
         })
     }
 
-    /// Returns the messages that are chosen, wherever they are.
+    /// Returns the chosen messages from all places.
     fn chosen<'a>(&'a mut self, request: &'a Request) -> impl Iterator<Item = &'a mut Waiting> {
         let active = self.slots.iter_mut().flatten().map(|loaded| &mut loaded.waiting);
         let waiting = self.fresh.iter_mut().chain(self.parked.iter_mut().flatten());
@@ -253,7 +252,7 @@ impl Feed {
             if waiting.is_held != is_held {
                 waiting.is_held = is_held;
                 if !is_held {
-                    // It could not be tried until now.
+                    // The message could not be tried until now.
                     let until_ns = now_ns.saturating_add(time_ns);
                     waiting.expires_ns = waiting.expires_ns.max(until_ns);
                     waiting.untried_expires_ns = waiting.untried_expires_ns.max(until_ns);
@@ -291,7 +290,7 @@ impl Feed {
         (found, changed)
     }
 
-    /// Hands out no further recipients of active messages. The engine goes on with those that it has.
+    /// Stops handing out recipients of active messages. The engine continues with those that it holds.
     fn withdraw(&mut self, request: &Request, now_ns: u64) {
         let mut over = Vec::new();
         for (slot, loaded) in (0..).zip(&mut self.slots) {
@@ -305,7 +304,7 @@ impl Feed {
                 was_offered: recipients[index as usize].was_offered,
                 ..Left::new(index)
             }));
-            // It may have given back all that it has had so far.
+            // The engine may have returned all recipients that it had so far.
             over.extend(loaded.is_over().then_some(slot));
         }
         for slot in over {
@@ -313,7 +312,7 @@ impl Feed {
         }
     }
 
-    /// Sets when parked messages are looked at again, after the user has changed that.
+    /// Sets the wake-up times of parked messages again, after the user has changed them.
     fn reorder(&mut self) {
         self.deferred.clear();
         for (waiting, place) in self.parked.iter_mut().zip(0..) {
@@ -323,7 +322,7 @@ impl Feed {
         }
     }
 
-    /// Deletes messages: those that are active when the engine has given back the recipients that it has.
+    /// Deletes messages. Active ones are deleted after the engine has returned their recipients.
     fn delete(&mut self, request: &Request, now_ns: u64) -> u64 {
         let mut count = 0;
         for loaded in self.slots.iter_mut().flatten().filter(|loaded| request.chooses(loaded.waiting.entry.id)) {
@@ -380,7 +379,7 @@ pub(crate) fn addresses(shared: &Shared, entry: &Entry) -> io::Result<(String, V
     Ok((from.into_owned(), to.into_iter().map(Cow::into_owned).collect()))
 }
 
-/// Reads the identifiers of the messages that are held.
+/// Reads the identifiers of the held messages.
 pub(super) fn read_held(shared: &Shared) -> io::Result<BTreeSet<u64>> {
     match fs::read_to_string(shared.held()) {
         Ok(text) => text.lines().zip(1..).map(|(line, number)| held_id(line, number)).collect(),
@@ -397,7 +396,7 @@ fn held_id(line: &str, number: u32) -> io::Result<u64> {
     })
 }
 
-/// Writes the identifiers of the messages that are held; the file changes as a whole, or not.
+/// Writes the identifiers of the held messages, with an atomic replacement of the file.
 fn write_held(shared: &Shared, held: &BTreeSet<u64>) -> io::Result<()> {
     let (path, new) = (shared.held(), shared.held().with_extension("new"));
     let mut options = File::options();

@@ -1,11 +1,11 @@
-//! The queue's files against an embedded database, redb: messages that are accepted and delivered a second, each batch
-//! of them accepted with one sync and settled with one sync.
+//! The queue's files against an embedded database, redb: messages accepted and delivered per second. Each batch of
+//! messages is accepted with one sync and settled with one sync.
 //!
-//! It measures, so it runs by hand:
+//! This is a measurement, so it is run manually:
 //! `cargo test --release -p landau-mail --lib queue::database -- --ignored --nocapture`.
 //!
-//! It can mislead: the database deletes what was delivered at once, and its file keeps its size; the queue deletes
-//! whole segments. Both read nothing, as the relay does not either before a message is sent.
+//! The result can mislead: the database deletes delivered messages at once and its file keeps its size, but the queue
+//! deletes whole segments. Neither reads messages; the relay does not either before it sends one.
 
 use super::record::Meta;
 use super::segments::Segments;
@@ -17,25 +17,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The sizes of batches: how many messages come while the disk is busy.
+/// The sizes of batches: the numbers of messages that arrive while the disk is busy.
 const BATCHES: [usize; 3] = [1, 10, 100];
 
-/// The batches of a run.
+/// The number of batches in a run.
 const COUNT: usize = 60;
 
-/// The runs of each kind, which alternate.
+/// The number of runs of each kind, which alternate.
 const ROUNDS: usize = 5;
 
 const TABLE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("messages");
 
-/// The table while it is changed.
+/// The table in a write transaction.
 type Messages<'a> = redb::Table<'a, u64, &'static [u8]>;
 
 fn meta(id: u64) -> Meta<'static> {
     Meta::new(id, 1_795_365_548_700, "sender@client.test", vec!["recipient@domain.test".into()])
 }
 
-/// Returns messages a second through the queue's files.
+/// Returns the messages per second through the queue's files.
 fn files(folder: &Path, batch: usize, content: &[u8]) -> f64 {
     let found = open(folder, 1 << 30, Sync::Never).unwrap();
     let mut writer = Writer::new(Arc::clone(&found.shared), Sync::Always);
@@ -65,7 +65,7 @@ fn files(folder: &Path, batch: usize, content: &[u8]) -> f64 {
     per_second
 }
 
-/// Returns messages a second through the database.
+/// Returns the messages per second through the database.
 fn database(folder: &Path, batch: usize, content: &[u8]) -> f64 {
     let database = Database::create(folder.join("queue.redb")).unwrap();
     let change = |change: &mut dyn FnMut(&mut Messages<'_>)| {
@@ -97,7 +97,8 @@ fn database(folder: &Path, batch: usize, content: &[u8]) -> f64 {
 #[test]
 #[ignore = "a measurement, which the head of the file describes"]
 fn files_against_a_database() {
-    // Beside the program, which is on a disk: a temporary directory may be in memory, where a sync costs nothing.
+    // Use the directory of the program, which is on a disk: a temporary directory may be in memory, where a sync costs
+    // nothing.
     let program = std::env::current_exe().unwrap();
     let content = [&b"Subject: a\r\n\r\n"[..], &b"x".repeat(1_986)].concat();
     for batch in BATCHES {

@@ -1,5 +1,5 @@
-//! The calls by which a queue changes its files, and the time of day. In tests the relay can be killed at any of them,
-//! those that write or make a file can meet a full disk, and the system can crash.
+//! The calls with which a queue changes its files, and the time of day. In tests the relay can be killed at any call,
+//! calls that write or create a file can find the disk full, and the system can crash.
 
 #[cfg(test)]
 pub(crate) mod faults;
@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Writes bytes at an offset. After an error a part of them may be there.
+/// Writes bytes at an offset. After an error, a part of them may have been written.
 pub(super) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     #[cfg(test)]
     faults::write(file, bytes, offset)?;
@@ -26,7 +26,7 @@ pub(super) fn sync(file: &File) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Waits until the names in a directory are on the device.
+/// Waits until the entries of a directory are on the device.
 pub(super) fn sync_names(directory: &Path) -> io::Result<()> {
     #[cfg(test)]
     if faults::is_simulated() {
@@ -35,14 +35,14 @@ pub(super) fn sync_names(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Cuts off what follows so many bytes.
+/// Truncates a file to `bytes` bytes.
 pub(super) fn cut(file: &File, bytes: u64) -> io::Result<()> {
     #[cfg(test)]
     faults::change()?;
     file.set_len(bytes)
 }
 
-/// Makes a file that does not exist, for its owner only.
+/// Creates a new file, accessible to its owner only.
 pub(super) fn create(path: &Path) -> io::Result<File> {
     #[cfg(test)]
     faults::create()?;
@@ -52,7 +52,8 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file for writing, and makes it for its owner only if it does not exist. Returns it with its length.
+/// Opens a file for writing. If it does not exist, creates it, accessible to its owner only. Returns it with its
+/// length.
 pub(super) fn open_or_create(path: &Path) -> io::Result<(File, u64)> {
     #[cfg(test)]
     faults::open()?;
@@ -75,7 +76,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// Gives a file the name of another one, which it replaces.
+/// Renames a file; a file with the new name is replaced.
 pub(super) fn replace(from: &Path, to: &Path) -> io::Result<()> {
     #[cfg(test)]
     faults::replace(to)?;

@@ -1,5 +1,5 @@
-//! The engine's side of the queue: hands out the recipients of messages that are new or due again, and records what
-//! became of them.
+//! The engine's side of the queue: hands out the recipients of messages that are new or due again, and records their
+//! outcomes.
 
 use super::control::{Answer, PAGE};
 use super::disk::unix_ms;
@@ -29,19 +29,19 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The memory that the contents of loaded messages may take; one message may take more.
+/// Maximum memory for the contents of loaded messages; a single message may exceed it.
 pub(super) const LOADED_BYTES: u64 = 128 << 20;
 
-/// The time between attempts to write where the disk is full or no descriptor is free.
+/// The time between attempts to write while the disk is full or no descriptor is free.
 const SHORT_NS: u64 = 1_000_000_000;
 
-/// The time between looks for segments that are mostly empty.
+/// The time between searches for mostly empty segments.
 const COMPACT_NS: u64 = 1_000_000_000;
 
-/// The messages that are parked without an offer before the engine handles events.
+/// Maximum number of messages parked without an offer before the engine handles events.
 const MOST_PARKED: u32 = 256;
 
-/// How long undelivered mail is tried.
+/// The limits on retrying undelivered mail.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
     /// The wait after an attempt.
@@ -51,8 +51,8 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Returns how long a message of any age is tried that could not be tried until now: the relay was not running, or
-    /// the user held it.
+    /// Returns how long a message of any age is tried if it could not be tried until now, because the relay was not
+    /// running or the user held it.
     pub(super) fn for_untried(self) -> Duration {
         self.backoff.longest.min(self.lifetime)
     }
@@ -63,16 +63,16 @@ impl Patience {
 pub(crate) struct Handling {
     /// When the queue is synced.
     pub(crate) sync: Sync,
-    /// How connections are used.
+    /// The settings for connections.
     pub(crate) envelope: Envelope,
-    /// Who signs messages of its domain.
+    /// The signer of messages from its domain.
     pub(crate) signer: Option<Arc<Signer>>,
-    /// Who is told when mail from the null sender fails.
+    /// The address that receives reports when mail from the null sender fails.
     pub(crate) postmaster: Option<Box<str>>,
     pub(crate) patience: Patience,
 }
 
-/// What the feed knows about recipients, for other threads.
+/// The counts of the feed, for other threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Published {
     /// The recipients of this run, by state, without those that were deleted.
@@ -81,19 +81,20 @@ pub(crate) struct Published {
     pub(crate) found: u64,
     /// The recipients that the user has deleted.
     pub(crate) deleted: u64,
-    /// The recipients of messages that the receiver has announced: those that it accepted besides are left, too.
+    /// The recipients of messages that the receiver has announced. Recipients that it accepted but has not announced
+    /// are left, too.
     pub(crate) announced: u64,
-    /// The attempts to read a message that failed.
+    /// The number of failed attempts to read a message.
     pub(crate) unreadable: u64,
-    /// The reports that were added to the queue.
+    /// The number of reports added to the queue.
     pub(crate) reports: u64,
-    /// The recipients that failed and whose message had no sender who could be told, and no postmaster.
+    /// The recipients that failed without a report, because the message had no sender and there was no postmaster.
     pub(crate) double_bounces: u64,
     /// The bytes that were damaged or cut off when the queue was opened.
     pub(crate) damaged_bytes: u64,
     /// The messages that wait until the user releases them.
     pub(crate) held: u64,
-    /// What is counted about sites that did not answer.
+    /// The counts of sites that did not answer.
     pub(crate) sites: SiteCounts,
 }
 
@@ -106,12 +107,12 @@ pub(crate) struct Feed {
     pub(super) shared: Arc<Shared>,
     notices: Receiver<Notice>,
     pub(super) segments: Segments,
-    /// Appends the messages that the relay itself writes: those that are moved, and notifications of failures.
+    /// Appends the messages that the relay itself writes: moved messages and reports of failures.
     pub(super) writer: Writer,
     pub(super) handling: Handling,
     pub(super) rng: ChaCha8Rng,
     pub(super) fresh: VecDeque<Waiting>,
-    /// How many were taken from the front of `fresh`.
+    /// The number of messages taken from the front of `fresh`.
     pub(super) fresh_taken: u64,
     /// Times of the next attempts, with the places in `parked`.
     pub(super) deferred: Deferred,
@@ -134,35 +135,35 @@ pub(crate) struct Feed {
     published: Arc<Mutex<Published>>,
     /// The recipients of messages that the receiver has announced.
     announced: u64,
-    /// The attempts to read a message that failed.
+    /// The number of failed attempts to read a message.
     pub(super) unreadable: u64,
     /// The bytes that were damaged or cut off when the queue was opened.
     damaged_bytes: u64,
-    /// Failures that were not reported, by message.
+    /// Failures that were not reported yet, by message.
     pub(super) unreported: BTreeMap<u64, Unreported>,
-    /// The reports that were written.
+    /// The number of reports written.
     pub(super) reports: u64,
-    /// The recipients that failed without a sender or a postmaster who could be told.
+    /// The recipients that failed without a sender or a postmaster to report to.
     pub(super) double_bounces: u64,
-    /// What is counted about sites that did not answer.
+    /// The counts of sites that did not answer.
     sites: SiteCounts,
-    /// Whether the user wants messages to be tried now, and the engine was not told.
+    /// Whether the user has requested a flush that the engine has not seen yet.
     pub(super) is_flushed: bool,
-    /// The messages that wait because their sites have their shares of the memory.
+    /// The messages that wait because their sites have used their shares of the memory.
     pub(super) postponed: u64,
     /// The messages that wait until the user releases them.
     pub(super) held: BTreeSet<u64>,
-    /// The most messages of a list that are described at a time.
+    /// Maximum number of messages of a list that are described at a time.
     pub(super) page: usize,
-    /// What the user is told once it is recorded.
+    /// Answers to the user, sent after the changes are recorded.
     answers: Vec<(Sender<Answer>, Answer)>,
     /// When writing is tried again after it failed.
     blocked_ns: Option<u64>,
     /// When messages are read again after no descriptor was free.
     pub(super) resume_ns: u64,
-    /// Segments in which a message could not be read, and until when they are not compacted.
+    /// Segments with an unreadable message, and the time until which they are not compacted.
     pub(super) unreadable_segments: BTreeMap<u32, u64>,
-    /// When segments are looked at again that are mostly empty.
+    /// When to search for mostly empty segments again.
     pub(super) compact_ns: u64,
     _lock: File,
 }
@@ -231,7 +232,7 @@ impl Feed {
             feed.segments.settle(&entry, recipient);
         }
         if feed.segments.write_all(now_ns).is_err() {
-            // A report must not be gone before what it reports is recorded.
+            // A report must not be deleted before the failures that it reports are recorded.
             feed.block(now_ns);
         }
         feed.publish();
@@ -280,7 +281,7 @@ impl Feed {
         }
     }
 
-    /// Takes what the receiver has accepted, and does what the user asks for.
+    /// Takes the messages that the receiver has accepted, and executes the user's requests.
     fn take_notices(&mut self, now_ns: u64) {
         while let Ok(notice) = self.notices.try_recv() {
             match notice {
@@ -288,7 +289,8 @@ impl Feed {
                 Notice::Closed(segment) => self.segments.close(segment),
                 Notice::Asked(request, answer) => {
                     match self.control(&request, now_ns) {
-                        // Nothing is to be recorded, which a full disk could prevent. The user may have gone.
+                        // A list changes nothing that must be recorded first, which a full disk could prevent. The user
+                        // may be gone.
                         items @ Answer::Items { .. } => drop(answer.send(items)),
                         reply => self.answers.push((answer, reply)),
                     }
@@ -305,7 +307,7 @@ impl Feed {
         self.fresh.push_back(waiting);
     }
 
-    /// Records what became of a recipient of a loaded message.
+    /// Records the outcome of a recipient of a loaded message.
     pub(super) fn settle(&mut self, loaded: &mut Loaded, report: &Report<'_>) {
         let index = report.number as u32;
         let recipient = &mut loaded.recipients[index as usize];
@@ -314,7 +316,7 @@ impl Feed {
         recipient.state = Some(report.state);
         if report.state == State::Deferred {
             let code = report.code.map_or(String::new(), |code| format!("{code} "));
-            // Every message that waits keeps one.
+            // Every waiting message keeps one, so its length is limited.
             let text = String::from_utf8_lossy(&report.text[..report.text.len().min(REPLY_BYTES)]);
             recipient.reason = Some(format!("{code}{text}").into());
         }
@@ -323,7 +325,7 @@ impl Feed {
             let number = u64::from(index);
             Journal::line(id, &Report { number, ..*report }, unix_ms())
         });
-        // What is reported is recorded with its report, here and in the ledger.
+        // A reported outcome is recorded with its report, here and in the ledger.
         if report.state != State::Deferred && !self.note_report(loaded, report, &mut line) {
             self.segments.settle(&loaded.waiting.entry, index);
         }
@@ -350,7 +352,7 @@ impl Feed {
                 self.blocked_ns = None;
                 self.shared.block(false);
                 for (answer, reply) in self.answers.drain(..) {
-                    // The user may have gone.
+                    // The user may be gone.
                     let _ = answer.send(reply);
                 }
                 Ok(())
@@ -363,7 +365,7 @@ impl Feed {
         }
     }
 
-    /// Accepts and hands out nothing until the states are written.
+    /// Stops accepting and handing out messages until the states are written.
     fn block(&mut self, now_ns: u64) {
         self.blocked_ns = Some(now_ns + SHORT_NS);
         self.shared.block(true);
@@ -374,13 +376,13 @@ impl Feed {
             if !is_full(&error) {
                 return Err(error);
             }
-            // Deleting makes room.
+            // Deletion frees disk space.
             self.segments.delete_done()?;
             self.write_states(now_ns, is_end)?;
         }
-        // After the states: a crash of the system may undo what was deleted, and not what was synced.
+        // After the states: a system crash may undo deletions, but not synced writes.
         self.segments.delete_done()?;
-        // The ledger follows the states: what it has as sent is not sent again.
+        // The ledger is written after the states: a recipient recorded as sent is not sent to again.
         self.journal.as_mut().map_or(Ok(()), Journal::commit)?;
         if is_end {
             self.segments.sync_now(now_ns)?;
@@ -415,14 +417,14 @@ impl Input for Feed {
                 let recipient = &mut recipients[index as usize];
                 record.set_address(&recipient.address);
                 let number = u64::from(slot) << 32 | u64::from(index);
-                // Those that a hold kept from the engine are new to it.
+                // Recipients that a hold kept from the engine are new to it.
                 let is_again = std::mem::replace(&mut recipient.was_offered, true);
                 let letter = Rc::clone(letter);
                 return Ok(Next::Recipient(Offer { number, letter, state: recipient.state, is_again }));
             }
             self.current = None;
             if self.shares.is_full() {
-                // A message that the engine gives back makes room, and the engine asks after each event.
+                // A message that the engine returns frees memory, and the engine asks after each event.
                 return Ok(Next::Later(u64::MAX));
             }
             let Some(is_loaded) = self.load_next(now_ns, is_crowded) else {
@@ -432,7 +434,7 @@ impl Input for Feed {
             };
             parked += u32::from(!is_loaded);
             if parked >= MOST_PARKED {
-                // Connections must not wait until the whole queue was looked at.
+                // Connections must not wait for a scan of the whole queue.
                 return Ok(Next::Later(now_ns));
             }
         }
@@ -484,7 +486,7 @@ impl Input for Feed {
     }
 
     fn commit(&mut self, now_ns: u64) -> Result<()> {
-        // The engine takes no recipients while it has enough.
+        // The engine does not call `next` while it has enough recipients.
         self.take_notices(now_ns);
         if now_ns >= self.compact_ns && self.blocked_ns.is_none() && !self.has_reports() {
             self.compact_ns = now_ns + COMPACT_NS;

@@ -1,4 +1,4 @@
-//! A message of the queue while the engine has recipients of it, and between its attempts.
+//! A message of the queue while the engine holds its recipients, and between attempts.
 
 use super::record::{self, Meta};
 use super::{Entry, Handling, Shared};
@@ -15,19 +15,19 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-/// A recipient that is left.
+/// A remaining recipient.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Left {
     pub(super) index: u32,
-    /// How often it was tried in this run.
+    /// The number of attempts in this run.
     pub(super) attempts: u32,
     /// Whether it was deferred.
     pub(super) is_deferred: bool,
     /// Whether the engine had it before in this run.
     pub(super) was_offered: bool,
-    /// The site that had its share of the memory when the recipient was to be tried; otherwise [`NO_SITE`].
+    /// The site that had used its share of the memory when the recipient was due; otherwise [`NO_SITE`].
     pub(super) crowded_site: u32,
-    /// When it is tried. 0 until an attempt has ended.
+    /// The time of the next attempt; 0 until an attempt has ended.
     pub(super) due_ns: u64,
 }
 
@@ -38,38 +38,39 @@ impl Left {
     }
 }
 
-/// A message that waits.
+/// A waiting message.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "any of them can hold beside any other")]
 pub(super) struct Waiting {
     pub(super) entry: Entry,
-    /// The recipients that are left; all of them, untried, if this is `None`.
+    /// The remaining recipients; `None` if all are left, untried.
     pub(super) recipients: Option<Vec<Left>>,
-    /// How often in a row it could not be read.
+    /// The number of consecutive failures to read it.
     pub(super) failed_reads: u32,
-    /// How often in a row it was not read because the sites of its recipients had their shares of the memory.
+    /// The number of consecutive times it was not read because the sites of its recipients had used their shares of the
+    /// memory.
     pub(super) passed_over: u32,
     /// Whether the engine had it before in this run.
     pub(super) is_again: bool,
-    /// Whether it waits because a site has its share of the memory.
+    /// Whether it waits because a site has used its share of the memory.
     pub(super) is_postponed: bool,
     /// Whether it waits until the user releases it.
     pub(super) is_held: bool,
-    /// Whether the user has deleted it while the engine had recipients of it.
+    /// Whether the user has deleted it while the engine held its recipients.
     pub(super) is_deleted: bool,
-    /// Why a recipient was deferred last.
+    /// The reason of the last deferral of a recipient.
     pub(super) reason: Option<Box<str>>,
-    /// When it is given up, as old as the relay lets a message become; later if the user released it shortly before.
+    /// When it is given up: at the maximum age of a message, or later if the user released it shortly before.
     pub(super) expires_ns: u64,
-    /// When its recipients are given up that were never tried: later than the others only if it was almost too old when
-    /// this run began.
+    /// When its untried recipients are given up: later than the others only if it was almost too old when this run
+    /// began.
     pub(super) untried_expires_ns: u64,
-    /// When it is looked at again, while it is parked.
+    /// When a parked message is checked again.
     pub(super) wake_ns: u64,
 }
 
 impl Waiting {
-    /// Returns the recipients that are left.
+    /// Returns the remaining recipients.
     pub(super) fn left(&self) -> Cow<'_, [Left]> {
         match &self.recipients {
             Some(left) => Cow::Borrowed(left),
@@ -88,15 +89,15 @@ impl Waiting {
 pub(super) struct Recipient {
     pub(super) address: Box<str>,
     pub(super) state: Option<State>,
-    /// How often it was tried in this run, without this attempt.
+    /// The number of attempts in this run, without this one.
     pub(super) attempts: u32,
-    /// Whether the engine had it before in this run, or has it.
+    /// Whether the engine held it before in this run, or holds it now.
     pub(super) was_offered: bool,
-    /// Why this attempt deferred it.
+    /// The reason for its deferral in this attempt.
     pub(super) reason: Option<Box<str>>,
-    /// Until when its site is not tried, if this attempt found that.
+    /// The time until which its site is not tried, if this attempt found the site suspended.
     pub(super) suspended_ns: Option<u64>,
-    /// The site at which the engine has it; otherwise [`NO_SITE`].
+    /// The site at which the engine holds it; otherwise [`NO_SITE`].
     pub(super) site: u32,
 }
 
@@ -106,27 +107,27 @@ pub(super) struct Loaded {
     pub(super) waiting: Waiting,
     pub(super) letter: Rc<Letter>,
     pub(super) recipients: Vec<Recipient>,
-    /// Recipients that the engine has not had in this attempt.
+    /// Recipients that were not handed to the engine in this attempt.
     pub(super) next: VecDeque<u32>,
-    /// The number of recipients that the engine has.
+    /// The number of recipients that the engine holds.
     pub(super) out: u32,
-    /// The sites that have recipients of it, and how many.
+    /// The sites with recipients of it, and their numbers.
     pub(super) sites: Vec<(u32, u32)>,
-    /// Recipients that are left and that the engine does not have: those that came back, and those that are not due.
+    /// Remaining recipients that the engine does not hold: returned ones, and those that are not due.
     pub(super) kept: Vec<Left>,
-    /// Whether the relay wrote it, to report failures.
+    /// Whether it is a report of failures written by the relay.
     pub(super) is_report: bool,
 }
 
 impl Loaded {
-    /// Returns whether the engine has had every recipient and has given each back.
+    /// Returns whether the engine has received and returned every recipient.
     pub(super) fn is_over(&self) -> bool {
         self.next.is_empty() && self.out == 0
     }
 
-    /// Returns how much memory the content takes.
+    /// Returns the memory taken by the content, in bytes.
     pub(super) fn memory(&self) -> u64 {
-        // It is encoded for DATA, and perhaps for BDAT.
+        // The content is encoded for DATA, and perhaps for BDAT.
         2 * self.waiting.entry.bytes
     }
 }
@@ -139,7 +140,7 @@ pub(super) fn read(shared: &Shared, entry: &Entry, buffer: &mut Vec<u8>) -> io::
     file.read_exact_at(buffer, entry.offset)
 }
 
-/// Makes a message ready for the engine, which gets the recipients that are due; gives it back if it cannot be sent.
+/// Prepares a message for the engine, with the recipients that are due. Returns it as an error if it cannot be sent.
 pub(super) fn load(
     waiting: Waiting,
     record: record::Message<'_>,
@@ -152,7 +153,7 @@ pub(super) fn load(
     let Meta { from, to, ret, envid, requests, about, .. } = meta;
     let ret = ret.and_then(|ret| Ret::parse(&ret));
     let envid = envid.map(Cow::into_owned);
-    // What the sender asks for comes with the message, and is not what the user of the relay says.
+    // The sender's requests come with the message; those in the settings of the relay do not apply.
     let envelope = Envelope { from: from.into_owned(), notify: None, ret, envid, ..envelope.clone() };
     let recipient = |address: Cow<'_, str>| Recipient {
         address: address.into(),

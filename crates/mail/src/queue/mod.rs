@@ -1,14 +1,14 @@
-//! The queue of a relay: messages that were accepted and are not delivered, in files that are only appended to.
+//! The queue of a relay: accepted messages that are not delivered yet, in append-only files.
 //!
-//! A segment `00000001.mail` has messages one after another; `00000001.states` has a record for each recipient of them
-//! with whom the relay is done. The receiver appends messages and the engine appends states, so neither waits for the
-//! other. A segment without a recipient that is left is deleted; what is left in a mostly empty segment is moved to
-//! another one.
+//! A segment `00000001.mail` contains consecutive messages; `00000001.states` has a record for each of their recipients
+//! that the relay has finished. The receiver appends messages and the engine appends states, so neither waits for the
+//! other. A segment without remaining recipients is deleted; the remaining messages of a mostly empty segment are moved
+//! to another one.
 //!
-//! A crash may cut off the last records of a file. What is cut off was not acknowledged: a message counts as accepted,
-//! and a recipient as done, only when its record was written, and with [`Sync::Always`](crate::Sync) synced. A record
-//! has a checksum, so a cut is recognised at any byte. A record that the device has damaged is skipped and noted; those
-//! after it are kept.
+//! A crash may cut off the last records of a file. Such records were not acknowledged: a message counts as accepted,
+//! and a recipient as done, only after its record was written, and with [`Sync::Always`](crate::Sync) synced. Each
+//! record has a checksum, so a cut at any byte is detected. A record that the device has damaged is skipped and
+//! reported; those after it are kept.
 
 mod attempt;
 mod compaction;
@@ -40,37 +40,37 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// The file with the identifiers of the messages that wait until the user releases them, one a line.
+/// The file with the identifiers of the messages that wait until the user releases them, one per line.
 const HELD: &str = "held";
 
 /// A segment that has reached this length is closed; the next message begins another one.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// The descriptors that a queue has open at most: the lock, the segment of each writer, the states of some segments,
+/// Maximum number of open descriptors of a queue: the lock, the segment of each writer, the states of some segments,
 /// and the message that is being read.
 pub(crate) const DESCRIPTORS: u32 = segments::MOST_OPEN as u32 + 8;
 
-/// Returns whether an error says that there is no room: a full device, a quota, or the limit of a file's size.
+/// Returns whether an error means a lack of space: a full device, a quota, or the limit on a file's size.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
-/// Returns whether an error says that the process, or the system, has no free descriptor.
+/// Returns whether an error means that the process or the system has no free descriptor.
 pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
     landau_sys::Error::from_io("open", error).is_out_of_descriptors()
 }
 
-/// Returns whether an error says that something is short which may be there again later: room, or descriptors.
+/// Returns whether an error means a temporary shortage of disk space or descriptors.
 pub(crate) fn is_short(error: &io::Error) -> bool {
     is_full(error) || is_out_of_descriptors(error)
 }
 
-/// Where a message is.
+/// The location of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
     pub(crate) segment: u32,
-    /// Where its record begins.
+    /// The offset of its record.
     pub(crate) offset: u64,
     /// The length of its record.
     pub(crate) bytes: u64,
@@ -80,22 +80,22 @@ pub(crate) struct Entry {
     pub(crate) at_ms: u64,
 }
 
-/// What other threads tell the engine.
+/// A notice from another thread to the engine.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// A message was accepted.
     Accepted(Entry),
     /// Nothing more is appended to this segment.
     Closed(u32),
-    /// The user asks for something.
+    /// A request of the user, and the channel for the answer.
     Asked(control::Request, std::sync::mpsc::Sender<control::Answer>),
 }
 
-/// What the receiver and the engine share.
+/// The state shared by the receiver and the engine.
 #[derive(Debug)]
 pub(crate) struct Shared {
     directory: PathBuf,
-    /// The most bytes of all files.
+    /// Maximum size of all files in bytes.
     limit: u64,
     /// The bytes of all files, and of the messages that are about to be written.
     bytes: AtomicU64,
@@ -122,7 +122,8 @@ impl Shared {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the size at which a segment is closed. Only closed ones are deleted: a small queue has small segments.
+    /// Returns the size at which a segment is closed. Only closed segments are deleted, so a small queue has small
+    /// segments.
     pub(crate) fn segment_bytes(&self) -> u64 {
         SEGMENT_BYTES.min(self.limit / 8)
     }
@@ -137,7 +138,7 @@ impl Shared {
         self.bytes().saturating_add(bytes) <= self.limit
     }
 
-    /// Returns an identifier that no other message has.
+    /// Returns a unique message identifier.
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
@@ -154,17 +155,17 @@ impl Shared {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the file with the identifiers of the messages that are held.
+    /// Returns the path of the file with the identifiers of held messages.
     fn held(&self) -> PathBuf {
         self.directory.join(HELD)
     }
 
-    /// Returns the file of a segment's messages.
+    /// Returns the path of a segment's messages.
     fn mail(&self, segment: u32) -> PathBuf {
         self.directory.join(format!("{segment:08}.mail"))
     }
 
-    /// Returns the file of a segment's states.
+    /// Returns the path of a segment's states.
     fn states(&self, segment: u32) -> PathBuf {
         self.directory.join(format!("{segment:08}.states"))
     }

@@ -11,10 +11,11 @@ use std::os::unix::fs::FileExt;
 /// The first bytes of a message's record; the last one is the version.
 const MAGIC: [u8; 4] = *b"LQM\x01";
 
-/// The bytes before the envelope: magic, checksum, length of the envelope, length of the content.
+/// The length of the head before the envelope, in bytes: magic, checksum, length of the envelope, length of the
+/// content.
 const HEAD_BYTES: usize = 16;
 
-/// The bytes of a state.
+/// The length of a state record, in bytes.
 pub(super) const STATE_BYTES: usize = 16;
 
 /// The envelope of a message, written as JSON.
@@ -31,18 +32,18 @@ pub(crate) struct Meta<'a> {
     /// `RET`, as in the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ret: Option<Cow<'a, str>>,
-    /// `ENVID`, as it is encoded.
+    /// `ENVID`, encoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) envid: Option<Cow<'a, str>>,
-    /// What the sender asks for about each recipient; empty if it asks for nothing.
+    /// The requests of the sender for each recipient; empty if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) requests: Vec<Request>,
-    /// What the message reports, if it is a report of the relay.
+    /// The recipients that the message reports, if it is a report of the relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) about: Option<About>,
 }
 
-/// The recipients whose outcome a message reports: the relay is done with them once it is written.
+/// The recipients whose outcome a message reports: they are finished as soon as the message is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
     /// Their message.
@@ -65,7 +66,7 @@ pub(crate) struct Message<'a> {
     pub(crate) content: &'a [u8],
 }
 
-/// Appends the record of a message, whose content is the sum of its parts. Returns its length.
+/// Appends the record of a message, whose content is the concatenation of `parts`. Returns its length.
 pub(super) fn append(out: &mut Vec<u8>, meta: &Meta<'_>, parts: &[&[u8]]) -> io::Result<u64> {
     let start = out.len();
     let content_bytes: usize = parts.iter().map(|part| part.len()).sum();
@@ -85,16 +86,16 @@ pub(super) fn append(out: &mut Vec<u8>, meta: &Meta<'_>, parts: &[&[u8]]) -> io:
     Ok((out.len() - start) as u64)
 }
 
-/// The longest envelope that a record is searched for with: its length has a NUL byte.
+/// The upper bound of the envelope's length in a search for a record: the high byte of the length is then NUL.
 const MOST_META_BYTES: usize = 1 << 24;
 
-/// Returns whether bytes begin as the head of a record does that a relay may have written.
+/// Returns whether bytes begin like the head of a record that a relay may have written.
 pub(super) fn is_head(bytes: &[u8]) -> bool {
     let meta_bytes = bytes.get(8..12).and_then(|four| four.try_into().ok()).map(u32::from_le_bytes);
     bytes.starts_with(&MAGIC) && meta_bytes.is_some_and(|count| (count as usize) < MOST_META_BYTES)
 }
 
-/// Parses the record at the start of bytes; `None` if it is not whole or damaged.
+/// Parses the record at the start of bytes; `None` if it is incomplete or damaged.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Message<'_>> {
     let (head, body) = bytes.split_at_checked(HEAD_BYTES)?;
     let number = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
@@ -107,7 +108,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Message<'_>> {
     Some(Message { meta: serde_json::from_slice(meta).ok()?, content })
 }
 
-/// Reads the envelope of the record at an offset, as it is written.
+/// Reads the raw envelope of the record at an offset.
 pub(super) fn envelope(file: &File, offset: u64) -> io::Result<Vec<u8>> {
     let mut head = [0; HEAD_BYTES];
     file.read_exact_at(&mut head, offset)?;
@@ -117,7 +118,7 @@ pub(super) fn envelope(file: &File, offset: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the next record into `bytes`. Returns whether there is a whole one.
+/// Reads the next record into `bytes`. Returns whether a complete one was read.
 pub(super) fn read(input: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<bool> {
     bytes.clear();
     input.take(HEAD_BYTES as u64).read_to_end(bytes)?;

@@ -1,8 +1,8 @@
-//! Opens a queue: reads what is there, skips what the device has damaged, and cuts off what a crash left unfinished.
-//! Both are copied to other files, which count as part of the queue.
+//! Opens a queue: reads its files, skips records that the device has damaged, and cuts off records that a crash left
+//! incomplete. Both are copied to other files, which count as part of the queue.
 //!
-//! What is found is synced before anything is made of it, unless the user leaves that to the system: a relay that was
-//! killed may have written it and not synced it. A crash of the system could take a copy whose original was deleted
+//! The files found are synced before their contents are used, unless the user leaves syncs to the system: a killed
+//! relay may have written them without a sync. Otherwise a system crash could lose a copy whose original was deleted
 //! since, or a report whose failures were recorded.
 
 use super::record::{self, About, Final};
@@ -21,54 +21,54 @@ use std::time::Duration;
 /// The file that a relay locks.
 pub(crate) const LOCK: &str = "lock";
 
-/// How often a relay looks whether the queue is free, and the time between.
+/// How often a relay checks whether the queue is free, and the time between two checks.
 const LOCK_LOOKS: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// What is set aside takes at most this part of the queue's limit.
+/// The data set aside takes at most the queue's limit divided by this number.
 const ASIDE_SHARE: u64 = 8;
 
-/// A message that is left, and the recipients that are.
+/// A remaining message and its remaining recipients.
 #[derive(Debug)]
 pub(super) struct Left {
     pub(super) entry: Entry,
     pub(super) recipients: Vec<u32>,
 }
 
-/// What was found.
+/// The contents of an opened queue.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) shared: Arc<Shared>,
     pub(super) left: Vec<Left>,
-    /// The recipients whose state the file of their message's segment may lack.
+    /// The recipients whose state may be missing in the states file of their segment.
     pub(super) unrecorded: Vec<(Entry, u32)>,
-    /// Pairs of a segment and one that has copies of its messages, which are used.
+    /// Pairs of a segment and another one with copies of its messages. The copies are used.
     pub(super) moved: BTreeSet<(u32, u32)>,
     /// The lengths of the segments' files.
     pub(super) segments: BTreeMap<u32, u64>,
-    /// The segments that are not deleted, because the device cannot read a part of them.
+    /// The segments that are not deleted, because the device cannot read parts of them.
     pub(super) kept: BTreeSet<u32>,
-    /// What the user should know.
+    /// Notes for the user.
     pub(crate) notes: Vec<String>,
     /// The bytes of messages that are damaged, and of the ends that a crash cut off.
     pub(crate) damaged_bytes: u64,
     /// The messages that wait until the user releases them.
     pub(super) held: BTreeSet<u64>,
-    /// Locked, because two relays with one queue would send everything twice.
+    /// The lock file: two relays with one queue would send everything twice.
     pub(super) lock: File,
 }
 
 impl Found {
-    /// Leaves the segments as they are: what was found need not be synced then.
+    /// Leaves the segments unchanged, so that they need not be synced.
     pub(crate) fn only_read(&mut self) {
         self.kept = self.segments.keys().copied().collect();
         self.unrecorded.clear();
     }
 }
 
-/// Opens the queue in a directory, which is made if it does not exist. The files take at most `limit` bytes.
+/// Opens the queue in a directory, which is created if it does not exist. The files take at most `limit` bytes.
 pub(crate) fn open(directory: &Path, limit: u64, sync: Sync) -> Result<Found> {
-    // `landau queue` may have it for a moment.
+    // `landau queue` may hold the lock for a moment.
     for _ in 0..LOCK_LOOKS {
         if let Some(found) = try_open(directory, limit, sync)? {
             return Ok(found);
@@ -84,13 +84,13 @@ pub(crate) fn open(directory: &Path, limit: u64, sync: Sync) -> Result<Found> {
 pub(crate) enum InUse {
     Yes,
     No,
-    /// This user may not find that out.
+    /// This user lacks the permission to check.
     Unknown,
 }
 
 /// Returns whether a process uses the queue in a directory.
 pub(crate) fn in_use(directory: &Path) -> InUse {
-    // A relay that starts at this moment looks again.
+    // A relay that starts at this moment retries the lock.
     match File::open(directory.join(LOCK)).map(|lock| lock.try_lock_shared()) {
         Ok(Ok(())) => InUse::No,
         Ok(Err(TryLockError::WouldBlock)) => InUse::Yes,
@@ -101,7 +101,7 @@ pub(crate) fn in_use(directory: &Path) -> InUse {
 /// Opens the queue in a directory as [`open`] does; `None` if another process uses it.
 pub(crate) fn try_open(directory: &Path, limit: u64, sync: Sync) -> Result<Option<Found>> {
     let wrong = |path: &Path, error: io::Error| Error::file(path, error.to_string());
-    // What others send is nobody else's business.
+    // Mail is private: other users must not read it.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|error| wrong(directory, error))?;
     let lock = lock(directory).map_err(|error| wrong(&directory.join(LOCK), error))?;
@@ -135,12 +135,12 @@ pub(crate) fn try_open(directory: &Path, limit: u64, sync: Sync) -> Result<Optio
     for (&number, path) in &mails {
         let bytes = review.read_mail(path, |offset, bytes, message| {
             let record::Message { meta, .. } = message;
-            // A report about a message that is gone must not count for another one.
+            // A report about a deleted message must not apply to another one with its identifier.
             next_id = next_id.max(meta.id + 1).max(meta.about.as_ref().map_or(0, |about| about.id + 1));
             reported.extend(meta.about);
             let (bytes, recipients) = (bytes.len() as u64, meta.to.len() as u32);
             let entry = Entry { id: meta.id, segment: number, offset, bytes, recipients, at_ms: meta.at_ms };
-            // A message that was moved may still be in the segment it came from; the later one is complete.
+            // A moved message may still be in its old segment; the later copy is complete.
             let (id, to) = (entry.id, entry.segment);
             copies.extend(entries.insert(id, entry).map(|old| (id, old.segment, to)));
         });
@@ -151,7 +151,7 @@ pub(crate) fn try_open(directory: &Path, limit: u64, sync: Sync) -> Result<Optio
     review.sync_names(directory).map_err(|error| wrong(directory, error))?;
     let mut unrecorded = record_reported(reported, &entries, &mut finals);
     for (id, ..) in &copies {
-        // The states may be beside the copy that is not used.
+        // The states may be in the segment of the unused copy.
         let (Some(entry), Some(known)) = (entries.get(id), finals.get(id)) else { continue };
         unrecorded.extend(known.iter().map(|&recipient| (entry.clone(), recipient)));
     }
@@ -164,7 +164,7 @@ pub(crate) fn try_open(directory: &Path, limit: u64, sync: Sync) -> Result<Optio
     });
     let left: Vec<Left> = left.collect();
     let ids: HashSet<u64> = left.iter().map(|one| one.entry.id).collect();
-    // Identifiers of messages that are gone are not used again.
+    // The identifiers of deleted messages are not reused.
     let next_id = next_id.max(first_id());
     let next_segment = segments.last_key_value().map_or(1, |(&last, _)| last + 1);
     let shared = Shared::new(directory, limit, next_id, next_segment);
@@ -176,14 +176,14 @@ pub(crate) fn try_open(directory: &Path, limit: u64, sync: Sync) -> Result<Optio
     Ok(Some(Found { shared, left, unrecorded, moved, segments, kept, notes, damaged_bytes, held, lock }))
 }
 
-/// Returns what the user should know if others can use the directory of a queue.
+/// Returns a warning for the user if others can access the directory of a queue.
 pub(crate) fn exposure(directory: &Path) -> Option<String> {
     let (mode, path) = (std::fs::metadata(directory).ok()?.permissions().mode() & 0o777, directory.display());
     (mode & 0o077 != 0).then(|| format!("{path}: others can use the directory (mode {mode:o}); run chmod 700 {path}"))
 }
 
-/// Adds what reports say to the states. Returns the recipients whose state no file of states has: a crash came between
-/// the two.
+/// Adds the reported failures to the states. Returns the recipients without a recorded state: a crash occurred between
+/// the report and the state.
 fn record_reported(
     reported: Vec<About>,
     entries: &BTreeMap<u64, Entry>,
@@ -198,13 +198,13 @@ fn record_reported(
     unrecorded
 }
 
-/// Returns the first identifier of a run: one that grows with time, faster than messages can come, so that no log has
-/// the same twice.
+/// Returns the first identifier of a run. It grows with time faster than messages can arrive, so that identifiers in
+/// logs are unique.
 fn first_id() -> u64 {
     disk::unix_ms().max(1) << 20
 }
 
-/// Locks the queue in a directory; `None` if another process has done so.
+/// Locks the queue in a directory; `None` if another process holds the lock.
 fn lock(directory: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).mode(0o600).open(directory.join(LOCK))?;
@@ -215,27 +215,27 @@ fn lock(directory: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// What is to be done with a segment.
+/// The result of the review of a segment.
 #[derive(Debug)]
 struct Segment {
     length: u64,
-    /// Where its end is cut off.
+    /// The offset at which its end is cut off.
     cut_at: Option<u64>,
     /// Whether it is not deleted in this run.
     is_kept: bool,
 }
 
-/// What is said about the files, and the room for what they have besides messages.
+/// A review of the files: notes and counts of damage, and the space for data set aside.
 #[derive(Debug)]
 struct Review {
-    /// Whether what is found is synced.
+    /// Whether the files found are synced.
     is_synced: bool,
     notes: Vec<String>,
     /// The bytes of messages that are damaged, and of the ends that a crash cut off.
     damaged_bytes: u64,
     /// The bytes of the files that were set aside, at this start or an earlier one.
     aside_bytes: u64,
-    /// The most bytes of these files.
+    /// Maximum size of these files in bytes.
     aside_limit: u64,
 }
 
@@ -252,7 +252,7 @@ impl Review {
         if self.is_synced { disk::sync_names(directory) } else { Ok(()) }
     }
 
-    /// Reads states, and cuts off one that is not whole. Returns the length of the file.
+    /// Reads states, and cuts off an incomplete one. Returns the length of the file.
     fn read_states(&mut self, path: &Path, finals: &mut HashMap<u64, HashSet<u32>>) -> io::Result<u64> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let States { whole, damaged, end } = scan::states(&file)?;
@@ -272,8 +272,8 @@ impl Review {
         Ok(end)
     }
 
-    /// Reads the messages of a segment. What is damaged is copied to another file; what follows the last whole record
-    /// is moved there. Returns the length of the segment, and whether it must be kept.
+    /// Reads the messages of a segment. Damaged data is copied to another file; data after the last complete record is
+    /// moved there. Returns the length of the segment, and whether it must be kept.
     fn read_mail(
         &mut self,
         path: &Path,
@@ -288,7 +288,7 @@ impl Review {
         Ok((cut_at.unwrap_or(length), is_kept))
     }
 
-    /// Reads the messages of a segment, copies what is damaged, and says what is to be done with the segment.
+    /// Reads the messages of a segment, copies damaged data, and returns how to proceed with the segment.
     fn review(
         &mut self,
         path: &Path,
@@ -312,14 +312,14 @@ impl Review {
                         format!("they were moved to {}", aside.display())
                     }
                     Ok(aside) => format!("they are not delivered; a copy is in {}", aside.display()),
-                    // The relay must start without room, too. Nothing is appended to a segment that was found.
+                    // The relay must also start on a full disk. Nothing is appended to an existing segment.
                     Err(error) => format!(
                         "they are not delivered, could not be copied to another file ({error}), and are deleted with \
                          the segment when its other messages are delivered"
                     ),
                 }
             } else {
-                // What cannot be read now may be readable later, or by others.
+                // Unreadable data may be readable later, or by other programs.
                 segment.is_kept = true;
                 "the device cannot read all of them: they are not delivered, and the segment is not deleted".to_owned()
             };
@@ -334,7 +334,7 @@ impl Review {
             let aside = path.with_extension(if number == 0 { "cut".to_owned() } else { format!("cut{number}") });
             let copy = match disk::create(&aside) {
                 Ok(copy) => copy,
-                // It may be of this damage, which an earlier start found, or of other bytes.
+                // An earlier start may have copied the same damage, or other bytes.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => match std::fs::read(&aside) {
                     Ok(known) if known == bytes => return Ok(aside),
                     _ => continue,
@@ -343,7 +343,7 @@ impl Review {
             };
             let written = self.fill(&copy, path, bytes);
             if let Err(error) = written {
-                // If this fails too, a part of the bytes stays, which does no harm.
+                // If this fails too, a partial copy remains, which does no harm.
                 let _ = disk::remove(&aside);
                 return Err(error);
             }
@@ -370,7 +370,7 @@ mod tests {
     use crate::queue::record::Meta;
     use crate::queue::scan::tests::Failing;
 
-    /// The end of a segment that the device cannot read is not what a crash cut off: it stays.
+    /// An unreadable end of a segment is not an end that a crash cut off: it must be kept.
     #[test]
     fn what_cannot_be_read_is_neither_cut_off_nor_deleted() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,15 +1,16 @@
 //! Reports to senders about recipients that failed: messages of the queue that the relay itself writes.
 //!
-//! A report enters the queue before the failures are recorded, and its record says which failures it reports. So after
-//! a crash between the two, a start takes the failures from the report: it is neither lost nor written again. An
-//! attempt to deliver a message has one report of its failures, at its end. That a server took a message which makes no
-//! reports is told at once: a recipient that has the message must not get it again after a crash.
+//! A report enters the queue before the failures are recorded, and its record lists the failures that it reports. After
+//! a crash between the two, the next start takes the failures from the report, so the report is neither lost nor
+//! written again. Each attempt to deliver a message has one report of its failures, at its end. If a server that sends
+//! no reports has taken a message, that is reported at once: a recipient that has the message must not get it again
+//! after a crash.
 //!
-//! A report that is too large for the sender's server is replaced by one with the header of the message, and one that
-//! needs 8BITMIME by one that is encoded. Where the queue is full, a report has nothing of the message.
+//! A report that is too large for the sender's server is replaced by one with only the header of the message, and one
+//! that needs 8BITMIME by an encoded one. If the queue is full, a report contains no part of the message.
 //!
-//! If a report fails, or other mail from the null sender, the postmaster gets a report, if the user has named one.
-//! Otherwise the failure is counted.
+//! If a report or other mail from the null sender fails, the postmaster gets a report, if the user has named one.
+//! Otherwise the failure is only counted.
 
 use super::Entry;
 use super::disk::unix_ms;
@@ -28,20 +29,21 @@ use std::borrow::Cow;
 use std::io;
 use std::rc::Rc;
 
-/// The largest message that a report returns as a whole. Postfix returns 50,000 bytes (`bounce_size_limit`).
+/// Maximum size of a message that a report returns in full, in bytes. Postfix returns 50,000 bytes
+/// (`bounce_size_limit`).
 const RETURNED_BYTES: usize = 1 << 20;
 
-/// The bytes of a reply that a report has where the queue is full.
+/// Maximum length of a reply in a report while the queue is full, in bytes.
 const SHORT_REPLY_BYTES: usize = 100;
 
-/// The bytes of a report's record besides its text: numbers, an address, and the index of each recipient.
+/// The size of a report's record in addition to its text: numbers and an address, and the index of each recipient.
 const RECORD_BYTES: u64 = 512;
 const INDEX_BYTES: u64 = 11;
 
-/// The bytes of reports that are written together.
+/// The size of a batch of reports that is written together, in bytes.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// What is to be reported about a recipient.
+/// An outcome of a recipient that is to be reported.
 #[derive(Debug)]
 struct Pending {
     index: u32,
@@ -54,36 +56,36 @@ struct Pending {
     line: Option<Vec<u8>>,
 }
 
-/// The failures of a message that were not reported, and so were not recorded.
+/// The failures of a message that are not reported yet, and therefore not recorded.
 #[derive(Debug)]
 pub(super) struct Unreported {
     entry: Entry,
     letter: Rc<Letter>,
     pending: Vec<Pending>,
-    /// The sender, or who is told instead if there is none.
+    /// The sender, or the recipient of the report if there is no sender.
     to: Box<str>,
-    /// The report that replaces the message, if that is a report which its server did not take.
+    /// The report that replaces the message, if the message is itself a report that its server did not accept.
     replacement: Option<Vec<u8>>,
-    /// Whether the attempt in which they failed is over.
+    /// Whether the attempt with these failures is over.
     pub(super) is_ended: bool,
-    /// Whether the relay is done with the message once they are recorded.
+    /// Whether the message is finished after they are recorded.
     pub(super) is_over: bool,
 }
 
-/// Returns what the sender is to be told about a recipient.
+/// Returns the action to report to the sender about a recipient.
 fn action(letter: &Letter, report: &Report<'_>) -> Option<Action> {
     let notify = letter.requests.get(report.number as u32 as usize).and_then(|request| request.notify);
     let has_dsn = report.host.is_some_and(|host| host.has_dsn);
     match report.state {
         // Without NOTIFY, failures are reported (RFC 3461 section 4.1).
         State::Failed => notify.is_none_or(|notify| notify.failure).then_some(Action::Failed),
-        // The next server reports, if it can (RFC 3461 section 5.2.2).
+        // The next server sends the report, if it can (RFC 3461 section 5.2.2).
         State::Done => (notify.is_some_and(|notify| notify.success) && !has_dsn).then_some(Action::Relayed),
         State::Deferred => None,
     }
 }
 
-/// Returns the report that replaces one which failed because it is larger than the server accepts, or not in ASCII.
+/// Returns the replacement for a report that failed because it is too large for the server or not in ASCII.
 fn replacement(letter: &Letter, report: &Report<'_>) -> Option<Vec<u8>> {
     let status = Enhanced::parse(report.text).map(|(code, _)| code.parts());
     match (report.state, report.code, status) {
@@ -95,21 +97,21 @@ fn replacement(letter: &Letter, report: &Report<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the name of a report about a message, which becomes its boundary. Nobody can guess it, so no message can
-/// contain that.
+/// Returns the name of a report about a message, which becomes its boundary. It cannot be guessed, so no message can
+/// contain the boundary.
 fn report_name(id: u64, content: &[u8]) -> String {
     let digest = Sha256::digest(content).iter().take(8).fold(0, |sum: u64, &byte| sum << 8 | u64::from(byte));
     format!("{id:X}.{digest:016X}")
 }
 
 impl Unreported {
-    /// Returns what is to be reported now.
+    /// Returns the outcomes to report now.
     fn ready(&self, is_end: bool) -> impl Iterator<Item = &Pending> {
         let is_ended = is_end || self.is_ended;
         self.pending.iter().filter(move |one| is_ended || one.action == Action::Relayed)
     }
 
-    /// Returns a report with so much of the message at most.
+    /// Returns a report that contains at most `returned` of the message.
     fn text(&self, id: u64, is_end: bool, returned: Returned) -> Cow<'_, [u8]> {
         if let Some(text) = &self.replacement {
             return bounce::shortened(text, returned).map_or(Cow::Borrowed(text), Cow::Owned);
@@ -138,8 +140,8 @@ impl Unreported {
 }
 
 impl Feed {
-    /// Notes what is to be reported about a recipient, if anything is. Its state and the line of the ledger, which is
-    /// taken, are then recorded with the report.
+    /// Queues the report about a recipient, if one is due, and returns whether it is. The recipient's state and its
+    /// line of the ledger, which is taken, are then recorded with the report.
     pub(super) fn note_report(&mut self, loaded: &Loaded, report: &Report<'_>, line: &mut Option<Vec<u8>>) -> bool {
         let Some((action, to, replacement)) = self.told(loaded, report) else { return false };
         let unreported = self.unreported.entry(loaded.waiting.entry.id).or_insert_with(|| Unreported {
@@ -163,8 +165,8 @@ impl Feed {
         true
     }
 
-    /// Returns what is to be reported about a recipient, and to whom; with the text if that replaces a report. Counts a
-    /// failure that nobody can be told of.
+    /// Returns the action to report about a recipient and the address to report to, with the text if it replaces a
+    /// report. Counts a failure that cannot be reported to anybody.
     fn told(&mut self, loaded: &Loaded, report: &Report<'_>) -> Option<(Action, Box<str>, Option<Vec<u8>>)> {
         let letter = &loaded.letter;
         let action = action(letter, report)?;
@@ -195,13 +197,13 @@ impl Feed {
         self.note_line(pending.line.as_deref());
     }
 
-    /// Returns whether a report is to be written now.
+    /// Returns whether a report is due.
     pub(super) fn has_reports(&self) -> bool {
         self.unreported.values().any(|one| one.ready(false).next().is_some())
     }
 
-    /// Adds the reports that are due to the queue, and with them the states of their recipients to what is to be
-    /// written. At the end of the run all are due.
+    /// Adds the due reports to the queue, and the states of their recipients to the next write. At the end of the run
+    /// all reports are due.
     pub(super) fn write_reports(&mut self, now_ns: u64, is_end: bool) -> io::Result<()> {
         let due = |one: &Unreported| one.ready(is_end).next().is_some();
         let mut ids: Vec<u64> = self.unreported.iter().filter(|(_, one)| due(one)).map(|(&id, _)| id).collect();
@@ -222,7 +224,7 @@ impl Feed {
         let Some(one) = self.unreported.get(&about) else { return Ok(0) };
         let id = self.shared.next_id();
         let recipients: Vec<u32> = one.ready(is_end).map(|one| one.index).collect();
-        // The last resort is written also where the queue is full: with it the relay is done with its message.
+        // The smallest report is written even if the queue is full, because the relay can then finish its message.
         let mut text = Cow::default();
         for returned in [Returned::Whole(RETURNED_BYTES), Returned::Header, Returned::Nothing] {
             text = one.text(id, is_end, returned);

@@ -1,5 +1,5 @@
-//! Reads the files of a queue, of which a crash may have cut off the end, and the device may have damaged a part or
-//! fail to read it.
+//! Reads the files of a queue. A crash may have cut off the end of a file, and the device may have damaged parts of it
+//! or fail to read them.
 
 use super::record::{self, Final, STATE_BYTES};
 use std::fs::File;
@@ -10,10 +10,10 @@ use std::os::unix::fs::FileExt;
 /// The unit in which devices fail.
 const BLOCK_BYTES: u64 = 4096;
 
-/// The bytes that are read at a time.
+/// The size of the read buffer, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What is read: a file, or in tests a device that fails.
+/// A source to read: a file, or a failing device in tests.
 pub(super) trait Source {
     fn length(&self) -> io::Result<u64>;
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -29,7 +29,7 @@ impl Source for File {
     }
 }
 
-/// A source from an offset on.
+/// A reader of a source, starting at an offset.
 struct Cursor<'a, S> {
     source: &'a S,
     offset: u64,
@@ -43,8 +43,8 @@ impl<S: Source> Read for Cursor<'_, S> {
     }
 }
 
-/// Finds the messages of a segment. Returns the ranges that are none: damaged ones, and at the end what follows the
-/// last whole record.
+/// Finds the messages of a segment. Returns the ranges without messages: damaged ones, and the bytes after the last
+/// complete record.
 pub(super) fn messages<S: Source>(
     source: &S,
     mut found: impl FnMut(u64, &[u8], record::Message<'_>),
@@ -56,7 +56,7 @@ pub(super) fn messages<S: Source>(
     while offset < length {
         let mut is_whole = record::read(&mut input, &mut bytes);
         if is_whole.is_err() {
-            // The device may have failed further on, where the buffer ends.
+            // The device may have failed at a later block, which the buffer includes.
             is_whole = record::read(&mut Cursor { source, offset }, &mut bytes);
             input = from(offset + bytes.len() as u64);
         }
@@ -73,17 +73,17 @@ pub(super) fn messages<S: Source>(
     Ok(others)
 }
 
-/// Returns where the first whole record after a damaged one begins.
+/// Returns the offset of the first complete record after a damaged one.
 ///
-/// Its head is searched for byte by byte, because the length in the head of the damaged record may be what is damaged.
-/// No message can pretend to be a record: heads have NUL bytes, and the relay accepts no message that has one.
+/// Its head is searched for byte by byte, because the damage may be in the length field of the damaged record's head.
+/// No message can imitate a record: heads contain NUL bytes, and the relay accepts no message with a NUL byte.
 fn next_record(source: &impl Source, damaged: Range<u64>) -> io::Result<Option<u64>> {
     let (bytes, _) = range(source, damaged.clone())?;
     let next = (1..bytes.len()).find(|&at| record::is_head(&bytes[at..]) && record::parse(&bytes[at..]).is_some());
     Ok(next.map(|at| damaged.start + at as u64))
 }
 
-/// Reads a range. Returns it, and whether all of it could be read; blocks that cannot be read are zero.
+/// Reads a range. Returns its bytes and whether all of them could be read; unreadable blocks are zero.
 pub(super) fn range(source: &impl Source, range: Range<u64>) -> io::Result<(Vec<u8>, bool)> {
     let length = usize::try_from(range.end - range.start).map_err(|_| io::Error::other("a segment beyond memory"))?;
     let mut bytes = vec![0; length];
@@ -110,9 +110,9 @@ fn read_exact_at(source: &impl Source, bytes: &mut [u8], offset: u64) -> io::Res
 #[derive(Debug, Default)]
 pub(super) struct States {
     pub(super) whole: Vec<Final>,
-    /// The number of records that are damaged.
+    /// The number of damaged records.
     pub(super) damaged: u64,
-    /// Where the last record ends that is not cut off.
+    /// The end of the last complete record.
     pub(super) end: u64,
 }
 
@@ -123,7 +123,7 @@ pub(super) fn states(source: &impl Source) -> io::Result<States> {
     for bytes in range(source, 0..states.end)?.0.as_chunks::<STATE_BYTES>().0 {
         match Final::parse(bytes) {
             Some(state) => states.whole.push(state),
-            // It says nothing: its recipient is sent to again rather than forgotten.
+            // A damaged record is ignored: its recipient is sent to again rather than forgotten.
             None => states.damaged += 1,
         }
     }
@@ -135,7 +135,7 @@ pub(super) mod tests {
     use super::*;
     use crate::queue::record::Meta;
 
-    /// A file on a device that cannot read a block.
+    /// A file on a device with an unreadable block.
     pub(in crate::queue) struct Failing {
         pub(in crate::queue) bytes: Vec<u8>,
         pub(in crate::queue) block: u64,
@@ -151,7 +151,7 @@ pub(super) mod tests {
             if bad.contains(&offset) {
                 return Err(io::Error::other("EIO"));
             }
-            // Like the kernel, it returns what comes before the bad block.
+            // Like the kernel, it returns the bytes before the bad block.
             let end = if offset < bad.start { bad.start.min(self.length()?) } else { self.length()? };
             let count = ((end - offset) as usize).min(bytes.len());
             bytes[..count].copy_from_slice(&self.bytes[offset as usize..][..count]);

@@ -1,5 +1,5 @@
-//! The segments as the engine sees them: what is left in each, and the states of its recipients, which are appended
-//! here. A segment in which nothing is left is deleted.
+//! The engine's side of the segments: the remaining messages of each, and the states of its recipients, which are
+//! appended here. A segment without remaining messages is deleted.
 
 use super::record::{Final, STATE_BYTES};
 use super::{Entry, Shared, disk};
@@ -9,12 +9,12 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// The files of states that are open at most. A queue may have more segments than a process may have descriptors.
+/// Maximum number of open states files. A queue may have more segments than a process may have descriptors.
 pub(super) const MOST_OPEN: usize = 16;
 
 #[derive(Debug, Default)]
 struct Segment {
-    /// Messages with recipients that are left.
+    /// The number of messages with remaining recipients.
     live: u64,
     /// The bytes of their records.
     live_bytes: u64,
@@ -23,9 +23,9 @@ struct Segment {
     is_closed: bool,
     /// The file of the states, if it is open.
     states: Option<File>,
-    /// The length of the states that were written, once the file was opened.
+    /// The length of the written states, after the file was opened.
     states_bytes: Option<u64>,
-    /// States that were not written.
+    /// States that are not written yet.
     batch: Vec<u8>,
 }
 
@@ -37,23 +37,23 @@ pub(super) struct Segments {
     all: BTreeMap<u32, Segment>,
     /// Segments that may be deleted.
     done: BTreeSet<u32>,
-    /// Segments with states that were not written, and with states that were not synced.
+    /// Segments with unwritten states, and segments with unsynced states.
     unwritten: BTreeSet<u32>,
     unsynced: BTreeSet<u32>,
-    /// Pairs of a segment and one that has copies of its messages: the first is deleted when the second has their
-    /// states, and before the second is.
+    /// Pairs of a segment and another one with copies of its messages. The first is deleted after the second has their
+    /// states, and before the second is deleted.
     moved: BTreeSet<(u32, u32)>,
     /// Segments that are not deleted in this run.
     kept: BTreeSet<u32>,
-    /// Segments whose files of states are open, the one that was opened first at the front.
+    /// Segments with open states files, in the order of opening.
     open: VecDeque<u32>,
-    /// Whether a segment was deleted whose states are not on the device, and its deletion may not be either.
+    /// Whether a segment was deleted whose states, and perhaps its deletion, are not on the device.
     must_sync_names: bool,
     synced_ns: u64,
 }
 
 impl Segments {
-    /// Returns the segments that were found, which are closed.
+    /// Returns the existing segments, which are closed.
     pub(super) fn new(
         shared: Arc<Shared>,
         sync: Sync,
@@ -76,7 +76,7 @@ impl Segments {
         }
     }
 
-    /// Notes a message that is left. `is_new` says that its bytes were not counted when the segment was found.
+    /// Records a remaining message. `is_new` means that its bytes were not counted when the segment was found.
     pub(super) fn add(&mut self, entry: &Entry, is_new: bool) {
         let segment = self.all.entry(entry.segment).or_default();
         segment.live += 1;
@@ -86,13 +86,13 @@ impl Segments {
         }
     }
 
-    /// Notes that nothing more is appended to a segment.
+    /// Records that no more is appended to a segment.
     pub(super) fn close(&mut self, number: u32) {
         self.all.entry(number).or_default().is_closed = true;
         self.done.insert(number);
     }
 
-    /// Notes that the relay is done with a recipient.
+    /// Records that the relay has finished a recipient.
     pub(super) fn settle(&mut self, entry: &Entry, recipient: u32) {
         if let Some(segment) = self.all.get_mut(&entry.segment) {
             segment.batch.extend_from_slice(&Final { id: entry.id, recipient }.bytes());
@@ -100,7 +100,8 @@ impl Segments {
         }
     }
 
-    /// Notes that no recipient of a message is left. The segment is deleted with the next commit if it was the last.
+    /// Records that a message has no remaining recipients. If it was the last of its segment, the next commit deletes
+    /// the segment.
     pub(super) fn remove(&mut self, entry: &Entry) {
         if let Some(segment) = self.all.get_mut(&entry.segment) {
             segment.live -= 1;
@@ -111,7 +112,7 @@ impl Segments {
         }
     }
 
-    /// Deletes segments in which nothing is left.
+    /// Deletes segments without remaining messages.
     pub(super) fn delete_done(&mut self) -> io::Result<()> {
         let deleted = self.delete_unheld();
         // Also after an error: a full disk does not end the relay.
@@ -129,7 +130,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Syncs deletions that a crash of the system could take back, of messages whose states are on the device nowhere.
+    /// Syncs deletions that a system crash could undo, of messages whose states are not on the device.
     fn sync_deletions(&mut self) -> io::Result<()> {
         if self.must_sync_names && self.sync != Sync::Never {
             disk::sync_names(&self.shared.directory)?;
@@ -138,18 +139,18 @@ impl Segments {
         Ok(())
     }
 
-    /// Keeps segments until the end of the run, whatever is left in them.
+    /// Keeps segments until the end of the run, even if they are empty.
     pub(super) fn keep(&mut self, segments: BTreeSet<u32>) {
         self.kept = segments;
     }
 
-    /// Notes that the messages of a segment were copied to another one.
+    /// Records that the messages of a segment were copied to another one.
     pub(super) fn note_move(&mut self, from: u32, to: u32) {
         self.moved.insert((from, to));
     }
 
-    /// Returns whether a segment may not be deleted yet: a start would find one of two copies of a message without the
-    /// states that the other has, and send it again.
+    /// Returns whether a segment must not be deleted yet: otherwise a start could find one of two copies of a message
+    /// without the states of the other, and send the message again.
     fn is_held(&mut self, number: u32) -> io::Result<bool> {
         if self.kept.contains(&number) || self.moved.iter().any(|&(_, to)| to == number) {
             return Ok(true);
@@ -168,7 +169,7 @@ impl Segments {
         Ok(false)
     }
 
-    /// Syncs what was written, whatever is due, unless the user leaves that to the system.
+    /// Syncs all written states at once, unless the user leaves syncs to the system.
     pub(super) fn sync_now(&mut self, now_ns: u64) -> io::Result<()> {
         if self.sync == Sync::Never { Ok(()) } else { self.sync_all(now_ns) }
     }
@@ -209,7 +210,7 @@ impl Segments {
         else {
             return Ok(());
         };
-        // A record that an error cut off is overwritten by the next attempt.
+        // The next attempt overwrites a record that an error cut off.
         disk::write_at(file, batch, *end)?;
         debug_assert_eq!(batch.len() % STATE_BYTES, 0);
         let written = batch.len() as u64;
@@ -242,7 +243,7 @@ impl Segments {
         }
         let (file, length) = disk::open_or_create(&self.shared.states(number))?;
         if length == 0 && self.sync != Sync::Never {
-            // The name must survive a crash of the system, too.
+            // The directory entry must survive a system crash, too.
             disk::sync_names(&self.shared.directory)?;
         }
         if let Some(segment) = self.all.get_mut(&number) {
@@ -253,8 +254,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Deletes a segment in which nothing is left: the messages first, because without their states they would be sent
-    /// again.
+    /// Deletes a segment without remaining messages. The file of messages is deleted first: without the states the
+    /// messages would be sent again.
     fn delete_if_done(&mut self, number: u32) -> io::Result<()> {
         let Some(segment) = self.all.get(&number) else { return Ok(()) };
         if segment.live > 0 || !segment.is_closed {

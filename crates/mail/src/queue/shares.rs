@@ -1,16 +1,16 @@
-//! The memory for loaded messages, of which each site has a share: as much as is free. So a site that is slow and gets
-//! large messages leaves room to the others.
+//! The memory for loaded messages. Each site may use a share of it: as much as is free. So a slow site with large
+//! messages leaves room for the others.
 //!
-//! It also knows to which domains recently nothing could be handed out because their site had its share, so that their
-//! next messages are neither encoded nor signed before they can be sent.
+//! It also remembers the domains for which no recipient could be handed out recently because their site had used its
+//! share. Their next messages are not encoded or signed before they can be sent.
 
 use super::feed::LOADED_BYTES;
 use std::collections::HashMap;
 
-/// How long it is known that a domain has a site: its MX hosts may change.
+/// How long the site of a domain is remembered: its MX hosts may change.
 const KNOWN_NS: u64 = 60_000_000_000;
 
-/// The domains that are known at most. Beyond them all are forgotten.
+/// Maximum number of remembered domains. When it is reached, all are forgotten.
 const MOST_DOMAINS: usize = 10_000;
 
 /// The shares of the sites.
@@ -18,9 +18,9 @@ const MOST_DOMAINS: usize = 10_000;
 pub(super) struct Shares {
     /// The memory of all loaded messages.
     all: u64,
-    /// The memory of the messages of which each site has recipients.
+    /// The memory of the messages with recipients at each site.
     sites: HashMap<u32, u64>,
-    /// The sites of domains that had to wait, and until when that is believed.
+    /// The sites of domains that had to wait, and when each entry expires.
     domains: HashMap<Box<str>, (u32, u64)>,
 }
 
@@ -30,23 +30,23 @@ impl Shares {
         self.all >= LOADED_BYTES
     }
 
-    /// Notes that a message was loaded.
+    /// Records that a message was loaded.
     pub(super) fn load(&mut self, bytes: u64) {
         self.all += bytes;
     }
 
-    /// Notes that a message is no longer in memory.
+    /// Records that a message is no longer in memory.
     pub(super) fn unload(&mut self, bytes: u64) {
         self.all -= bytes;
     }
 
-    /// Returns whether a site has its share: as much as is free. One message it may always have.
+    /// Returns whether a site has used its share: as much as is free. A site may always have one message.
     pub(super) fn is_crowded(&self, site: u32) -> bool {
         let free = LOADED_BYTES.saturating_sub(self.all);
         self.sites.get(&site).is_some_and(|&bytes| bytes >= free.max(LOADED_BYTES / 100))
     }
 
-    /// Notes that a site has recipients of a message, or no longer has any.
+    /// Records that a site has recipients of a message, or no longer has any.
     pub(super) fn charge(&mut self, site: u32, bytes: u64) {
         *self.sites.entry(site).or_default() += bytes;
     }
@@ -60,7 +60,7 @@ impl Shares {
         }
     }
 
-    /// Notes that a recipient of a domain had to wait because its site had its share.
+    /// Records that a recipient of a domain had to wait because its site had used its share.
     pub(super) fn note_crowded(&mut self, address: &str, site: u32, now_ns: u64) {
         if self.domains.len() >= MOST_DOMAINS {
             self.domains.clear();

@@ -31,7 +31,7 @@ const SECOND: u64 = 1_000_000_000;
 pub(crate) struct Seen {
     pub(crate) id: u64,
     pub(crate) segment: u32,
-    /// The indices of the recipients that are left.
+    /// The indices of the remaining recipients.
     pub(crate) left: Vec<u32>,
     /// The message and the recipients that it reports.
     pub(crate) about: Option<(u64, Vec<u32>)>,
@@ -91,12 +91,12 @@ impl Queue {
         Self { shared, writer, sender, feed, now_ns: 0 }
     }
 
-    /// Accepts a message for so many recipients `r0@d`, `r1@d` and so on.
+    /// Accepts a message for `recipients` recipients: `r0@d`, `r1@d` and so on.
     fn accept(&mut self, recipients: u32, content: &str) -> u64 {
         self.accept_with(recipients, content, |_| {})
     }
 
-    /// Accepts a message whose envelope is changed.
+    /// Accepts a message whose envelope `change` modifies.
     fn accept_with(&mut self, recipients: u32, content: &str, change: impl FnOnce(&mut Meta<'_>)) -> u64 {
         let id = self.shared.next_id();
         let to = (0..recipients).map(|number| format!("r{number}@d").into()).collect();
@@ -126,7 +126,7 @@ impl Queue {
         }
     }
 
-    /// Hands out everything that is due. Returns the addresses.
+    /// Takes everything that is due. Returns the recipients with their addresses.
     fn take_all(&mut self) -> Vec<(Offer, String)> {
         std::iter::from_fn(|| self.next()).collect()
     }
@@ -135,7 +135,7 @@ impl Queue {
         self.answer(one, state, false);
     }
 
-    /// Settles recipients as done, and commits that.
+    /// Settles recipients as done, and commits.
     fn settle_all<'a>(&mut self, all: impl IntoIterator<Item = &'a (Offer, String)>, now_ns: u64) {
         for one in all {
             self.settle(one, State::Done);
@@ -229,7 +229,7 @@ fn a_queue_cut_at_any_byte_has_every_message_before_the_cut() {
     }
 }
 
-/// The device may damage any byte: of the messages the one whose record it is in is lost, and no other.
+/// The device may damage any byte: only the message whose record contains the byte is lost.
 #[test]
 fn a_damaged_record_loses_no_other_message() {
     let folder = tempfile::tempdir().unwrap();
@@ -254,11 +254,11 @@ fn a_damaged_record_loses_no_other_message() {
         drop(found);
         let mut queue = Queue::open(copy.path());
         assert_eq!(queue.take_all().len(), 3, "{at}");
-        // What is not delivered is kept, and once however often the queue is opened.
+        // The undelivered bytes are kept, in only one copy however often the queue is opened.
         let kept = std::fs::read(copy.path().join("00000001.cut")).unwrap();
         assert!(kept == damaged[ends[lost]..ends[lost + 1]] && !queue.files().contains("00000001.cut1"), "{at}");
     }
-    // Two damaged records in a row, and nothing but noise at the end.
+    // Two consecutive damaged records, and noise at the end.
     let mut damaged = whole.clone();
     damaged[ends[1] + 20] ^= 1;
     damaged[ends[2]..ends[2] + 16].fill(0xff);
@@ -270,12 +270,12 @@ fn a_damaged_record_loses_no_other_message() {
     let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     assert_eq!([read("00000001.cut"), read("00000001.cut2")], [b"an earlier one".to_vec(), b"LQM\x01LQM\x01".to_vec()]);
     assert_eq!(read("00000001.cut1"), damaged[ends[1]..ends[3]]);
-    // What is set aside is a part of the queue.
+    // The data set aside counts as part of the queue.
     let files = queue.files().iter().map(|name| read(name).len() as u64).sum::<u64>();
     assert_eq!(queue.shared.bytes(), files);
 }
 
-/// What is set aside has an eighth of the queue's limit. Beyond it a torn end stays where it is.
+/// The data set aside may take an eighth of the queue's limit. Beyond that, a torn end stays in its segment.
 #[test]
 fn what_is_set_aside_has_a_limit() {
     let folder = tempfile::tempdir().unwrap();
@@ -294,7 +294,7 @@ fn what_is_set_aside_has_a_limit() {
     let found = open(folder.path(), 8 * 200, Sync::Never).unwrap();
     assert_eq!((found.left.len(), std::fs::read(&mail).unwrap()), (1, whole));
     drop(found);
-    // The one file is at the limit.
+    // The existing file is at the limit.
     std::fs::write(&mail, [&torn[..], b"y"].concat()).unwrap();
     assert!(open(folder.path(), 8 * 200, Sync::Never).unwrap().notes[0].contains("--queue-limit"));
 }
@@ -328,7 +328,7 @@ fn deferred_messages_come_back_and_old_ones_are_given_up() {
     queue.accept(2, "\r\na\r\n");
     let all = queue.take_all();
     queue.settle(&all[0], State::Done);
-    // The engine may give a recipient back without an attempt.
+    // The engine may return a recipient without an attempt.
     queue.feed.release(all[1].0.number, 0);
     for round in 1..=20 {
         assert!(queue.next().is_none(), "{round}");
@@ -357,7 +357,7 @@ fn a_mostly_empty_segment_is_moved_and_its_states_with_it() {
         queue.accept(3, &large);
     }
     let all = queue.take_all();
-    // Of the first message one recipient is left, of the others of its segment none.
+    // One recipient of the first message is left, and none of the other messages in its segment.
     let last = all[all.len() - 1].0.number >> 32;
     for one in all.iter().filter(|one| one.0.number >> 32 != last) {
         let is_kept = one.0.number == 1;
@@ -373,7 +373,7 @@ fn a_mostly_empty_segment_is_moved_and_its_states_with_it() {
     assert_eq!(addresses(&queue.take_all()), ["r1@d"]);
 }
 
-/// Accepts one message, settles it with `settle`, and returns how many messages a crash of the system brings back.
+/// Accepts one message, settles it with `settle`, and returns how many messages reappear after a system crash.
 fn left_after_a_crash(seed: u64, settle: impl FnOnce(&mut Queue)) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let (directory, lost) = (folder.path().join("queue"), folder.path().join("lost"));
@@ -388,8 +388,8 @@ fn left_after_a_crash(seed: u64, settle: impl FnOnce(&mut Queue)) -> usize {
     seen(&open(&directory, 64 << 10, Sync::Interval(Duration::from_secs(1))).unwrap()).len()
 }
 
-/// The states of a segment were never synced if it was deleted before that was due, and a crash of the system could
-/// take the deletion back.
+/// The states of a segment were once never synced if it was deleted before the sync was due, and a system crash could
+/// undo the deletion.
 #[test]
 fn a_segment_that_was_deleted_does_not_come_back_without_its_states() {
     for seed in 0..50 {
@@ -403,7 +403,7 @@ fn a_segment_that_was_deleted_does_not_come_back_without_its_states() {
     }
 }
 
-/// The names were not synced any more if the disk was full at the first attempt. The fourth call syncs them.
+/// The directory was once not synced after the first attempt failed on a full disk. The fourth call syncs it.
 #[test]
 fn a_deletion_is_synced_after_an_attempt_that_failed() {
     for (failing, seed) in (0..4).flat_map(|failing| (0..20).map(move |seed| (failing, seed))) {
@@ -423,7 +423,7 @@ fn a_message_in_two_segments_is_one() {
     let mut queue = Queue::open(folder.path());
     queue.accept(2, "\r\na\r\n");
     drop((queue.writer, queue.feed));
-    // A crash after the copy and before the deletion of a move.
+    // A crash during a move, between the copy and the deletion.
     std::fs::copy(folder.path().join("00000001.mail"), folder.path().join("00000002.mail")).unwrap();
     let mut queue = Queue::open(folder.path());
     let all = queue.take_all();
@@ -438,7 +438,7 @@ fn a_directory_that_cannot_be_written_loses_no_message() {
     let mut queue = Queue::open(folder.path());
     queue.accept(1, "\r\na\r\n");
     queue.writer.close();
-    // The name of the next segment is taken, so it cannot be begun.
+    // A file with the name of the next segment exists, so the segment cannot be created.
     std::fs::write(folder.path().join("00000002.mail"), "").unwrap();
     let id = queue.shared.next_id();
     let meta = Meta::new(id, 1, "", vec!["lost@d".into()]);
@@ -449,7 +449,7 @@ fn a_directory_that_cannot_be_written_loses_no_message() {
     assert_eq!(all.len(), 2);
 }
 
-/// Returns when the feed wants to be asked again.
+/// Returns the time at which the feed must be asked again.
 fn later(queue: &mut Queue) -> u64 {
     match queue.feed.next(&mut Record::default(), queue.now_ns, &|_| false).unwrap() {
         Next::Later(at_ns) => at_ns,
@@ -503,7 +503,7 @@ fn a_queue_of_many_segments_needs_few_descriptors() {
     let all = queue.take_all();
     for round in 0..2 {
         for one in all.iter().filter(|one| one.1 == format!("r{round}@d")) {
-            // The last recipient of each message stays.
+            // The last recipient of each message remains.
             queue.settle(one, if round == 0 { State::Done } else { State::Deferred });
         }
         queue.feed.commit(0).unwrap();
@@ -517,13 +517,13 @@ fn a_queue_of_many_segments_needs_few_descriptors() {
     assert_eq!(addresses(&Queue::open(folder.path()).take_all()), vec!["r1@d"; count]);
 }
 
-/// The relay ended, and sent again what it had not recorded.
+/// The relay once ended in this case, and later sent again the mail that it had not recorded.
 #[test]
 fn a_lack_of_descriptors_ends_no_relay_and_loses_no_state() {
     let (folder, lost) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let _disk = faults::begin(1, lost.path());
     let mut queue = Queue::limited(folder.path(), 80_000);
-    // A segment of five messages and the begin of another one.
+    // One segment of five messages, and the beginning of another one.
     let content = format!("\r\n{}\r\n", "x".repeat(2_000));
     for _ in 0..6 {
         queue.accept(1, &content);
@@ -532,7 +532,7 @@ fn a_lack_of_descriptors_ends_no_relay_and_loses_no_state() {
     for (number, one) in all.iter().enumerate() {
         queue.settle(one, if number == 0 { State::Deferred } else { State::Done });
     }
-    // The states cannot be written, and what is left in the first segment cannot be moved.
+    // The states cannot be written, and the remaining messages of the first segment cannot be moved.
     faults::run_short(u32::MAX);
     for second in 1..5 {
         queue.feed.commit(second * SECOND).unwrap();
@@ -542,7 +542,7 @@ fn a_lack_of_descriptors_ends_no_relay_and_loses_no_state() {
     faults::run_short(0);
     queue.feed.commit(5 * SECOND).unwrap();
     assert!(queue.shared.has_room(1));
-    // Nor can it be moved now; the states are written all the same.
+    // The messages cannot be moved now either, but the states are still written.
     faults::run_short(u32::MAX);
     for second in 6..9 {
         queue.feed.commit(second * SECOND).unwrap();
@@ -596,7 +596,7 @@ fn the_sender_is_told_of_failures_once_whatever_is_lost_in_a_crash() {
     ] {
         assert!(report.contains(text), "{text} in {report}");
     }
-    // The report is delivered, and its segment deleted: what it said is recorded elsewhere.
+    // The report is delivered, and its segment deleted: its information is recorded elsewhere.
     queue.settle(&all[1], State::Done);
     queue.feed.commit(0).unwrap();
     queue.feed.commit(0).unwrap();
@@ -611,7 +611,8 @@ fn the_sender_is_told_of_failures_once_whatever_is_lost_in_a_crash() {
     assert_eq!(queue.files(), BTreeSet::new());
 }
 
-/// The message that a report is about may be gone. If another one got its identifier, it would count as reported.
+/// The message that a report is about may be deleted. If another message reused its identifier, it would count as
+/// reported.
 #[test]
 fn no_message_gets_the_identifier_of_one_that_a_report_is_about() {
     let folder = tempfile::tempdir().unwrap();
@@ -654,7 +655,7 @@ fn notifications_are_those_that_the_sender_asked_for() {
     }
 }
 
-/// A report, or mail of others from the null sender, cannot be returned.
+/// A report, or other mail from the null sender, cannot be returned.
 #[test]
 fn only_the_postmaster_is_told_of_mail_without_a_sender_that_fails() {
     for postmaster in [None, Some("p@x")] {
@@ -663,13 +664,13 @@ fn only_the_postmaster_is_told_of_mail_without_a_sender_that_fails() {
         queue.feed.handling.postmaster = postmaster.map(Into::into);
         queue.accept(1, "Subject: a\r\n\r\nbody\r\n");
         queue.accept_with(2, "Subject: b\r\n\r\nb\r\n", |meta| meta.from = "".into());
-        // Whoever sent this one wants nobody to be told.
+        // The sender of this message wants no reports.
         queue.accept_with(1, "Subject: c\r\n\r\nc\r\n", |meta| {
             meta.from = "".into();
             meta.requests = vec![Request { notify: Some(Notify::NEVER), orcpt: None }];
         });
         let mut told = Vec::new();
-        // The report to s@x fails, too, and so do those to the postmaster.
+        // The report to s@x fails, too, as do those to the postmaster.
         for _ in 0..4 {
             let all = queue.take_all();
             told.extend(all.iter().map(|(offer, address)| (address.clone(), Queue::content(offer))));
@@ -711,8 +712,8 @@ fn a_message_that_is_given_up_is_returned_with_the_last_reason() {
     );
 }
 
-/// A crash comes after a move has copied messages and before it has written their states. The first start uses the
-/// copies and deletes the originals, whose states must not go with them.
+/// A crash occurs after a move has copied messages and before it has written their states. The first start uses the
+/// copies and deletes the originals, but must keep their states.
 #[test]
 fn a_move_that_a_crash_cut_off_sends_nothing_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Appends messages to the queue: those of a batch in one write, with one sync.
+//! Appends messages to the queue: a batch in one write, with one sync.
 
 use super::record::{self, Meta};
 use super::{Entry, Shared, disk};
@@ -20,11 +20,11 @@ struct Open {
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
     pub(crate) entries: Vec<Entry>,
-    /// Segments to which nothing more is appended.
+    /// Segments to which no more is appended.
     pub(crate) closed: Vec<u32>,
 }
 
-/// Appends messages. Those of a batch count as part of the queue from the time that they are added.
+/// Appends messages. Messages of a batch count as part of the queue as soon as they are added.
 #[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
@@ -33,7 +33,7 @@ pub(crate) struct Writer {
     batch: Vec<u8>,
     entries: Vec<Entry>,
     closed: Vec<u32>,
-    /// Whether messages were written and not synced.
+    /// Whether messages were written but not synced.
     is_dirty: bool,
     synced_ns: u64,
 }
@@ -52,7 +52,7 @@ impl Writer {
         }
     }
 
-    /// Adds a message to the batch. Its content is the sum of the parts.
+    /// Adds a message to the batch. Its content is the concatenation of `parts`.
     pub(crate) fn add(&mut self, meta: &Meta<'_>, parts: &[&[u8]]) -> io::Result<()> {
         let offset = self.batch.len() as u64;
         let bytes = match record::append(&mut self.batch, meta, parts) {
@@ -68,20 +68,20 @@ impl Writer {
         Ok(())
     }
 
-    /// Takes the batch, which is not written. The offsets are those in the bytes that are returned.
+    /// Takes the batch without writing it. Offsets refer to the returned bytes.
     pub(crate) fn take_batch(&mut self) -> (Vec<Entry>, Vec<u8>) {
         self.shared.shrink(self.batch.len() as u64);
         (std::mem::take(&mut self.entries), std::mem::take(&mut self.batch))
     }
 
-    /// Adds a message that is in another segment to the batch, by its record.
+    /// Adds a message from another segment to the batch, by its record.
     pub(crate) fn add_record(&mut self, entry: &Entry, record: &[u8]) {
         self.shared.grow(record.len() as u64);
         self.entries.push(Entry { offset: self.batch.len() as u64, ..entry.clone() });
         self.batch.extend_from_slice(record);
     }
 
-    /// Returns whether something is to be synced later.
+    /// Returns whether messages remain to be synced.
     pub(crate) fn is_dirty(&self) -> bool {
         self.is_dirty
     }
@@ -90,20 +90,20 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// Nothing of the batch is in the queue; the disk may be full.
+    /// Fails if, for example, the disk is full. No message of the batch is then in the queue.
     pub(crate) fn commit(&mut self, now_ns: u64) -> io::Result<Commit> {
         let mut entries = std::mem::take(&mut self.entries);
         let result = self.write(&mut entries).and_then(|()| self.sync_if_due(now_ns));
         let added = self.batch.len() as u64;
         self.batch.clear();
-        // One large message must not keep its memory.
+        // A large message must not leave its memory allocated.
         self.batch.shrink_to(1 << 20);
         match result {
             Ok(()) => {
                 if let Some(open) = &mut self.open {
                     open.bytes += added;
                     if open.bytes >= self.shared.segment_bytes() {
-                        // If this fails, the messages are where the policy leaves them to the system.
+                        // If this fails, the messages are left to the system, as the policy allows.
                         let _ = self.sync_now(now_ns);
                         self.close();
                     }
@@ -112,13 +112,13 @@ impl Writer {
             }
             Err(error) => {
                 self.shared.shrink(added);
-                // The segment may hold a part of the batch. It is cut off, and another segment is begun: after an
-                // error of a sync, the kernel does not say what of the file is on the device.
+                // The segment may hold a part of the batch. It is cut off, and another segment is begun: after a failed
+                // sync, the kernel does not report which parts of the file are on the device.
                 if let Some(open) = &self.open {
-                    // If this fails too, the next start may find messages that no client was told of.
+                    // If this fails too, the next start may find messages that were not acknowledged to a client.
                     let _ = disk::cut(&open.file, open.bytes);
                 }
-                // Earlier batches may not be synced; if this fails, they are where the policy leaves them.
+                // Earlier batches may not be synced; if this fails, they are left to the system, as the policy allows.
                 let _ = self.sync_now(now_ns);
                 self.close();
                 Err(error)
@@ -161,7 +161,7 @@ impl Writer {
         if self.is_dirty && is_due { self.sync_now(now_ns) } else { Ok(()) }
     }
 
-    /// Waits until everything is on the device, unless the user leaves that to the system.
+    /// Waits until everything is on the device, unless the user leaves syncs to the system.
     pub(crate) fn sync_now(&mut self, now_ns: u64) -> io::Result<()> {
         if !self.is_dirty || self.sync == Sync::Never {
             return Ok(());
@@ -180,7 +180,7 @@ fn begin(shared: &Shared, sync: Sync) -> io::Result<Open> {
     let path = shared.mail(number);
     let file = disk::create(&path)?;
     if sync != Sync::Never {
-        // The name must survive a crash of the system, too.
+        // The directory entry must survive a system crash, too.
         if let Err(error) = disk::sync_names(&shared.directory) {
             // If this fails too, the next start finds a file without messages.
             let _ = disk::remove(&path);
@@ -191,7 +191,7 @@ fn begin(shared: &Shared, sync: Sync) -> io::Result<Open> {
 }
 
 impl Shared {
-    /// Notes whether states can be written. Nothing is accepted while they cannot.
+    /// Records whether states cannot be written. No message is accepted meanwhile.
     pub(super) fn block(&self, is_blocked: bool) {
         self.is_blocked.store(is_blocked, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! `landau queue`: what the user asks of a queue, through its relay or, if none is running, of its files.
+//! `landau queue`: user requests to a queue, through its relay or, if none is running, through its files.
 
 use super::control::{ANSWER_PATIENCE, LOOK, Line, PATIENCE, Queued, Timed, answer, reach};
 use crate::envelope::{Envelope, Mode};
@@ -17,34 +17,34 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// How long a relay may take to start or to end: it has the files, and no socket.
+/// How long a relay may take to start or to end. Meanwhile it holds the files and has no socket.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The limit of a queue that no relay uses, for what is set aside: the default of `--queue-limit`.
+/// The limit of a queue that no relay uses, which limits the data set aside: the default of `--queue-limit`.
 const LIMIT: u64 = 1 << 30;
 
-/// Takes the messages of a list.
+/// Receives the messages of a list.
 type Each<'a> = dyn FnMut(Queued) -> io::Result<()> + 'a;
 
-/// What became of a request.
+/// The result of a request.
 enum Asked {
-    /// It was done: how many messages were found, and how many of them were changed.
+    /// It was done, with the numbers of messages found and changed.
     Done((u64, u64)),
     /// The relay refused, for this reason.
     Failed(String),
-    /// There was no answer, because a relay that uses the files is starting or ending. It may have done what was asked
-    /// and been killed before it could say so; a request that is repeated changes nothing more.
+    /// There was no answer, because a relay that uses the files is starting or ending. The relay may have executed the
+    /// request and been killed before it could answer; a repeated request changes nothing more.
     Later,
 }
 
-/// Does what the user asks of the queue in a directory: through its relay if one is running, otherwise here. Returns
-/// how many messages were found, and how many of them were changed. `each` gets those of a list one by one, by their
-/// identifiers, and `note` what the user should know about the files.
+/// Executes a request to the queue in a directory: through its relay if one is running, otherwise here. Returns the
+/// numbers of messages found and changed. `each` receives the messages of a list one by one, in the order of their
+/// identifiers, and `note` receives notes for the user about the files.
 ///
 /// # Errors
 ///
-/// There is no queue, this user may not use it, it cannot be read or written, the relay does not answer or ends before
-/// the list does, or `each` fails.
+/// There is no queue, this user is not permitted to use it, it cannot be read or written, the relay does not answer or
+/// ends before the list does, or `each` fails.
 pub fn ask(
     directory: &Path,
     request: &Request,
@@ -54,7 +54,7 @@ pub fn ask(
     ask_within(START_PATIENCE, directory, request, each, note)
 }
 
-/// Does what [`ask`] does, and waits so long at most for a relay that starts or ends.
+/// Executes a request like [`ask`], and waits at most `patience` for a relay that starts or ends.
 fn ask_within(
     patience: Duration,
     directory: &Path,
@@ -93,7 +93,7 @@ fn ask_within(
     }
 }
 
-/// Returns the error for a user who may not use a queue.
+/// Returns the error for a user without permission to use a queue.
 fn not_permitted(directory: &Path) -> Error {
     let reason = match std::fs::metadata(directory) {
         Ok(facts) => {
@@ -105,14 +105,15 @@ fn not_permitted(directory: &Path) -> Error {
     Error::file(directory, reason)
 }
 
-/// Asks a relay. What `each` has got cannot be taken back: the request is repeated only before that.
+/// Sends a request to a relay. Messages passed to `each` cannot be taken back, so the request is repeated only before
+/// the first one.
 fn ask_relay(directory: &Path, stream: &UnixStream, request: &Request, each: &mut Each<'_>) -> Result<Asked> {
     let failed = |error: io::Error| Error::file(directory, format!("cannot ask the relay: {error}"));
     match send(stream, request) {
         Err(error) if is_gone(&error) => return Ok(Asked::Later),
         sent => sent.map_err(failed)?,
     }
-    // The relay gives up first, and says so.
+    // The relay times out first, and reports it.
     let patience = 2 * PATIENCE + ANSWER_PATIENCE;
     stream.set_read_timeout(Some(patience)).map_err(failed)?;
     let (mut lines, mut line, mut count) = (BufReader::new(stream), String::new(), 0_u64);
@@ -157,11 +158,11 @@ fn send(stream: &UnixStream, request: &Request) -> io::Result<()> {
     Timed::new(stream, PATIENCE, &AtomicBool::new(false))?.write_all(line.as_bytes())
 }
 
-/// Does what the user asks of the files of a queue that no relay uses.
+/// Executes a request on the files of a queue that no relay uses.
 fn ask_files(directory: &Path, request: &Request, each: &mut Each<'_>, note: &mut dyn FnMut(&str)) -> Result<Asked> {
     let owner = std::fs::metadata(directory).map_err(|error| Error::file(directory, error.to_string()))?.uid();
     if owner != landau_sys::process::effective_user() {
-        // A relay of the owner could not use files that another user has made.
+        // A relay of the owner could not use files created by another user.
         return match queue::in_use(directory) {
             InUse::Yes => Ok(Asked::Later),
             InUse::No => {
@@ -191,12 +192,12 @@ fn ask_files(directory: &Path, request: &Request, each: &mut Each<'_>, note: &mu
     match last.map_err(Error::Output)? {
         Line::Error(reason) => Ok(Asked::Failed(reason)),
         Line::Done { found, changed } => Ok(Asked::Done((found, changed))),
-        // An answer ends otherwise, and these files have no relay that ends.
+        // An answer never ends with a message, and these files have no relay that could be ending.
         Line::Message(_) | Line::Ending => Ok(Asked::Later),
     }
 }
 
-/// Returns whether an error says that the relay has ended.
+/// Returns whether an error means that the relay has ended.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
 }
@@ -219,7 +220,7 @@ mod tests {
         list_to(directory, patience, &mut |_| Ok(()))
     }
 
-    /// Reads a request and sends the lines of an answer, each when `wait` permits it.
+    /// Reads a request and sends the lines of an answer, each after `wait` returns.
     fn serve(listener: &UnixListener, lines: &[String], wait: impl Fn(usize)) {
         let (mut stream, _) = listener.accept().unwrap();
         BufReader::new(&stream).read_line(&mut String::new()).unwrap();
@@ -247,14 +248,14 @@ mod tests {
     fn a_relay_that_starts_is_waited_for_and_one_that_ends_leaves_the_files() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path();
-        // As a relay does before it has a socket.
+        // Like a relay before it has a socket.
         let found = queue::open(directory, LIMIT, Sync::Never).unwrap();
         let error = list(directory, Duration::ZERO).unwrap_err().to_string();
         assert!(error.contains("a relay is starting or ending here"), "{error}");
         let listener = UnixListener::bind(directory.join(SOCKET)).unwrap();
-        // Not waited for: without a cure nobody connects, and the list below fails.
+        // The thread is not joined: if the fix is missing, nobody connects, and the list below fails.
         std::thread::spawn(move || {
-            // The first connection ends without an answer, the next is told that the relay ends.
+            // The first connection ends without an answer, the second with a notice that the relay is ending.
             for answer in ["", "\"ending\"\n"] {
                 serve(&listener, &[answer.to_owned()], |_| {});
             }
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(list(directory, Duration::from_secs(60)).unwrap(), (0, 0));
     }
 
-    /// A list may be longer than the memory.
+    /// A list may be larger than memory.
     #[test]
     fn a_list_is_passed_on_as_it_comes() {
         let folder = tempfile::tempdir().unwrap();
@@ -291,7 +292,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let found = queue::open(folder.path(), LIMIT, Sync::Never).unwrap();
         let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
-        // It ends between messages, inside one, and with a word.
+        // The list ends between messages, inside one, and with the notice that the relay is ending.
         for end in ["", "{\"message\":{\"id\":\"2", "\"ending\"\n"] {
             std::thread::scope(|threads| {
                 let relay = threads.spawn(|| serve(&listener, &[message(1), end.to_owned()], |_| {}));
@@ -326,7 +327,7 @@ mod tests {
         drop(found);
     }
 
-    /// A relay that starts has the files and no socket; only root can see that it has the files of another user.
+    /// A starting relay holds the files but has no socket; only root can see that it uses the files of another user.
     #[test]
     fn another_user_is_told_whether_a_relay_uses_the_queue() {
         let folder = tempfile::tempdir().unwrap();
@@ -343,7 +344,7 @@ mod tests {
         drop(found);
     }
 
-    /// What a list finds is not synced, so nothing may follow from it: a crash of the system could take a copy whose
+    /// A list does not sync the files that it finds, so it must not change any: a system crash could lose a copy whose
     /// original was deleted.
     #[test]
     fn a_list_changes_no_file() {
@@ -353,7 +354,7 @@ mod tests {
         writer.add(&Meta::new(1, 1, "s@x", vec!["r@d".into()]), &[b"\r\n"]).unwrap();
         writer.commit(0).unwrap();
         drop(found);
-        // A kill came between a move and the end of the first segment.
+        // The relay was killed between a move and the deletion of the first segment.
         let [old, new] = ["00000001.mail", "00000002.mail"].map(|name| folder.path().join(name));
         std::fs::copy(&old, &new).unwrap();
         assert_eq!(list(folder.path(), Duration::ZERO).unwrap(), (1, 1));

@@ -1,6 +1,6 @@
-//! The socket `control` in the directory of a queue, by which the user asks a running relay what is in it and changes
-//! it. A request is a line of JSON, and so is each part of the answer. A list leaves in pages, which the engine makes
-//! one at a time: neither side has all of it in memory.
+//! The socket `control` in the directory of a queue, through which the user lists and changes the queue of a running
+//! relay. A request is a line of JSON, and so is each part of the answer. A list is sent in pages, which the engine
+//! builds one at a time: neither side holds the whole list in memory.
 
 use crate::queue::control::{Answer, Condition, Item, Request};
 use crate::queue::{self, Notice, Shared};
@@ -29,19 +29,19 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the user may take to read an answer: a queue can have millions of messages.
 pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(300);
 
-/// What is left of that when the relay ends.
+/// The time left for that when the relay is ending.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often the engine's answer is looked for, whether the relay ends, and whether one that starts has a socket.
+/// The interval of polling for the engine's answer, for the end of the relay, and for the socket of a starting relay.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
-/// The users who are served at a time, besides the one whom the accepting thread may serve itself.
+/// Maximum number of users served by separate threads; the accepting thread may serve one more.
 const MOST_USERS: usize = 8;
 
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest request in bytes.
+/// Maximum length of a request in bytes.
 const REQUEST_BYTES: u64 = 16 << 20;
 
 /// A message of a queue.
@@ -49,20 +49,20 @@ const REQUEST_BYTES: u64 = 16 << 20;
 pub struct Queued {
     /// Its identifier in hexadecimal, as in the reply to its sender and in `Received:`.
     pub id: String,
-    /// What it does.
+    /// Its condition.
     pub condition: Condition,
     /// When it was accepted, in milliseconds since 1970.
     pub accepted_ms: u64,
-    /// The bytes that it takes in the queue.
+    /// Its size in the queue, in bytes.
     pub bytes: u64,
     /// The sender; empty for the null path.
     pub from: String,
-    /// The recipients that are left.
+    /// The remaining recipients.
     pub to: Vec<String>,
-    /// The milliseconds until it is tried again, if it waits for that.
+    /// The milliseconds until its next attempt, if it waits for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_in_ms: Option<u64>,
-    /// Why a recipient was deferred last.
+    /// The reason of the last deferral of a recipient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -84,9 +84,9 @@ pub(super) enum Line {
 /// Why the engine of a relay has not answered.
 #[derive(Debug)]
 pub(super) enum Unanswered {
-    /// It has ended, and has not done what it was asked for.
+    /// It has ended without executing the request.
     Ended,
-    /// Something else.
+    /// Another failure.
     Failed(String),
 }
 
@@ -99,17 +99,17 @@ impl std::fmt::Display for Unanswered {
     }
 }
 
-/// Asks the engine of a relay.
+/// Sends requests to the engine of a relay.
 #[derive(Debug, Clone)]
 pub(super) struct Desk {
     pub(super) notices: Sender<Notice>,
     pub(super) waker: Waker,
-    /// Whether the relay ends.
+    /// Whether the relay is ending.
     pub(super) is_ending: Arc<AtomicBool>,
 }
 
 impl Desk {
-    /// Returns what the engine answers.
+    /// Returns the engine's answer.
     pub(super) fn ask(&self, request: Request) -> std::result::Result<Answer, Unanswered> {
         let (sender, answer) = channel();
         self.notices.send(Notice::Asked(request, sender)).map_err(|_| Unanswered::Ended)?;
@@ -123,20 +123,20 @@ impl Desk {
             }
         }
         let is_ending = self.is_ending.load(Ordering::Relaxed);
-        // What the engine has done, it has answered before it ended.
+        // The engine has answered every executed request before it ended.
         let busy = || Unanswered::Failed("the relay is busy and does not answer".to_owned());
         answer.try_recv().map_err(|_| if is_ending { Unanswered::Ended } else { busy() })
     }
 }
 
-/// The users who are being served, by number.
+/// The users being served, by number.
 type Users = Arc<Mutex<BTreeMap<u64, UnixStream>>>;
 
 fn lock(users: &Users) -> MutexGuard<'_, BTreeMap<u64, UnixStream>> {
     users.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Answers users in threads of its own until it is dropped.
+/// Answers users in separate threads until it is dropped.
 #[derive(Debug)]
 pub(super) struct Control {
     directory: PathBuf,
@@ -150,13 +150,13 @@ impl Control {
     pub(super) fn start(directory: &Path, shared: Arc<Shared>, desk: Desk) -> io::Result<Self> {
         let path = directory.join(SOCKET);
         match std::fs::remove_file(&path) {
-            // A relay that was killed has left it.
+            // A killed relay has left the socket.
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
         let listener = reach(directory, |socket| UnixListener::bind(socket))?;
-        // Nobody else may delete mail.
+        // Other users must not be able to delete mail.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let (is_ending, users) = (Arc::clone(&desk.is_ending), Users::default());
         let served = Arc::clone(&users);
@@ -166,13 +166,13 @@ impl Control {
     }
 }
 
-/// Serves users until the relay ends: each in a thread, because one who does not read must not keep others waiting.
+/// Serves users until the relay ends: each in a thread, because a user that does not read must not delay others.
 fn accept_all(listener: &UnixListener, users: &Users, shared: &Shared, desk: &Desk) {
     std::thread::scope(|threads| {
         let mut number = 0;
         while !desk.is_ending.load(Ordering::Relaxed) {
             let Ok((stream, _)) = listener.accept() else {
-                // No descriptor was free, or the user has gone already.
+                // No descriptor was free, or the user has already disconnected.
                 std::thread::sleep(PAUSE);
                 continue;
             };
@@ -186,14 +186,14 @@ fn accept_all(listener: &UnixListener, users: &Users, shared: &Shared, desk: &De
                 users.len()
             };
             let serve = move || {
-                // The user has gone, or is told.
+                // The user has disconnected, or gets the error.
                 drop(serve(&stream, shared, desk));
                 lock(users).remove(&number);
             };
             if count > MOST_USERS {
                 serve();
             } else if Builder::new().name("control".to_owned()).spawn_scoped(threads, serve).is_err() {
-                // The stream is closed with it, and the user asks again.
+                // This closes the stream, and the user repeats the request.
                 lock(users).remove(&number);
             }
         }
@@ -204,20 +204,20 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.is_ending.store(true, Ordering::Relaxed);
         for stream in lock(&self.users).values() {
-            // A request that has not arrived is not waited for; an answer is still sent. It may have ended already.
+            // A request that has not arrived is dropped; an answer is still sent. The connection may already be closed.
             let _ = stream.shutdown(Shutdown::Read);
         }
         let was_woken = reach(&self.directory, |socket| UnixStream::connect(socket)).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| was_woken) {
-            // It has told of its panic.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
-        // The next relay removes it otherwise.
+        // If this fails, the next relay removes the socket.
         let _ = std::fs::remove_file(self.directory.join(SOCKET));
     }
 }
 
-/// Calls `use_it` with a path of the socket in a directory that fits in an address: unix(7) allows 108 bytes.
+/// Calls `use_it` with a path of the socket in a directory that fits in a socket address: unix(7) allows 108 bytes.
 pub(super) fn reach<T>(directory: &Path, use_it: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let path = directory.join(SOCKET);
     if path.as_os_str().len() < 100 {
@@ -227,11 +227,11 @@ pub(super) fn reach<T>(directory: &Path, use_it: impl FnOnce(&Path) -> io::Resul
     use_it(&PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd())))
 }
 
-/// A stream with a time by which everything must have been read or written, in however many pieces.
+/// A stream with a deadline by which everything must be read or written, in any number of pieces.
 pub(super) struct Timed<'a> {
     stream: &'a UnixStream,
     until: Instant,
-    /// Whether the relay ends, which leaves little time.
+    /// Whether the relay is ending, which shortens the deadline.
     is_ending: &'a AtomicBool,
     /// Whether that was noticed.
     is_short: bool,
@@ -244,8 +244,8 @@ impl<'a> Timed<'a> {
         Ok(Self { stream, until: Instant::now() + patience, is_ending, is_short: false })
     }
 
-    /// Makes a call in time, and repeats it if it was interrupted or took as long as the stream's time-out. Bytes that
-    /// trickle in or out do not extend the time.
+    /// Makes a call before the deadline, and repeats it if it was interrupted or reached the stream's timeout. A slow
+    /// trickle of bytes does not extend the deadline.
     fn repeat<T>(&mut self, mut call: impl FnMut(&mut &'a UnixStream) -> io::Result<T>) -> io::Result<T> {
         loop {
             if !self.is_short && self.is_ending.load(Ordering::Relaxed) {
@@ -296,15 +296,14 @@ fn serve(stream: &UnixStream, shared: &Shared, desk: &Desk) -> io::Result<()> {
     out.flush()
 }
 
-/// Does what a request asks for by asking the engine, hands over the messages of a list, and returns the last line of
-/// the answer.
+/// Executes a request through the engine, passes on the messages of a list, and returns the last line of the answer.
 pub(super) fn answer<E>(
     mut request: Request,
     shared: &Shared,
     mut ask: impl FnMut(Request) -> std::result::Result<Answer, Unanswered>,
     mut each: impl FnMut(Queued) -> std::result::Result<(), E>,
 ) -> std::result::Result<Line, E> {
-    // The segments whose files were gone: what the engine still has there after that is lost.
+    // The segments whose files were missing: messages that the engine still has there afterwards are lost.
     let (mut count, mut missing) = (0, HashSet::new());
     loop {
         let (items, up_to, known, is_last) = match ask(request.clone()) {
@@ -317,7 +316,8 @@ pub(super) fn answer<E>(
         for item in items {
             let (id, segment) = (item.entry.id, item.entry.segment);
             let Some(message) = queued(shared, item, missing.contains(&segment)) else {
-                // Its segment was deleted since: it has moved, or the relay is done with it. The engine knows.
+                // The segment was deleted since: the message was moved, or the relay has finished it. Ask the engine
+                // again.
                 is_stale = missing.insert(segment);
                 break;
             };
@@ -335,13 +335,14 @@ pub(super) fn answer<E>(
     }
 }
 
-/// Returns a message of a list; `None` if its segment is gone, unless the engine has said twice that it is there.
+/// Returns a message of a list; `None` if its segment is missing, unless the engine has reported the message there
+/// twice.
 fn queued(shared: &Shared, item: Item, must_be_there: bool) -> Option<Queued> {
     let Item { entry, condition, left, due_in_ms, reason } = item;
     let (from, mut to, reason) = match queue::addresses(shared, &entry) {
         Ok((from, to)) => (from, to, reason.map(String::from)),
         Err(error) if error.kind() == ErrorKind::NotFound && !must_be_there => return None,
-        // The others are listed all the same.
+        // The other messages are still listed.
         Err(error) => (String::new(), Vec::new(), Some(format!("the message cannot be read: {error}"))),
     };
     let to = left.iter().filter_map(|&index| to.get_mut(index as usize).map(std::mem::take)).collect();
@@ -366,7 +367,7 @@ mod tests {
     use crate::queue::{Meta, Writer};
     use landau_reactor::Backend;
 
-    /// A client that sends a byte at a time must not keep others from the relay.
+    /// A client that sends one byte at a time must not block others from the relay.
     #[test]
     fn a_request_has_a_time_for_all_of_its_bytes() {
         let (mut client, relay) = UnixStream::pair().unwrap();
@@ -377,7 +378,7 @@ mod tests {
         assert_eq!(late.write(b"}").unwrap_err().kind(), ErrorKind::TimedOut);
         let mut early = Timed::new(&relay, Duration::from_secs(1000), &is_ending).unwrap();
         assert_eq!(early.read(&mut [0; 9]).unwrap(), 1);
-        // The relay does not wait for what has not arrived, and sends its answer.
+        // The relay does not wait for the missing bytes, and sends its answer.
         is_ending.store(true, Ordering::Relaxed);
         assert_eq!(early.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::TimedOut);
     }
@@ -396,7 +397,7 @@ mod tests {
         let (mut asked, mut listed) = (0, Vec::new());
         let ask = |request: Request| {
             asked += 1;
-            // The third message is delivered meanwhile, and the file of those after it is lost.
+            // The third message is delivered meanwhile, and the file of the following messages is lost.
             let place = |id: u64| if id >= 4 { 9 } else { asked.min(2) };
             let entries = entries.iter().filter(|entry| entry.id > request.after && (asked == 1 || entry.id != 3));
             let item = |entry: &queue::Entry| Item {
@@ -423,7 +424,7 @@ mod tests {
         assert_eq!(asked, 3, "a page is asked for again once for each lost segment");
     }
 
-    /// A list that is read fast enough to block no write ends with the relay, too.
+    /// A list ends with the relay even if its reader is fast enough that no write blocks.
     #[test]
     fn a_relay_that_ends_waits_for_no_reader() {
         let (mut client, relay) = UnixStream::pair().unwrap();
@@ -468,7 +469,7 @@ mod tests {
             let read = one.read(&mut [0; 9]).map_err(|error| error.kind());
             assert_eq!(read, Err(ErrorKind::WouldBlock), "the relay did not wait for this one either");
         }
-        // It does not wait for those who are silent.
+        // The relay does not wait for silent users.
         drop(control);
         engine.join().unwrap();
     }

@@ -1,4 +1,4 @@
-//! A client that says anything: bytes are played against a session of the relay's receiver. For fuzz targets and tests.
+//! A client that sends arbitrary bytes to a session of the relay's receiver. For fuzz targets and tests.
 
 use super::receiver::{Receiver, Reception};
 use crate::ledger::Sync;
@@ -14,18 +14,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-/// The lines of the `Received:` field, which has the time.
+/// The number of lines of the `Received:` field, which contains the time.
 const TRACE_LINES: usize = 3;
 
-/// What a session did: its replies, the messages that it accepted, the counters, and whether it ended.
+/// The results of a session: its replies, the messages that it accepted, the counters, and whether it ended.
 type Talk = (Vec<u8>, Vec<String>, Vec<(&'static str, u64)>, bool);
 
-/// Plays bytes of a client, in pieces of a size and whole, against the relay that `options` chooses.
+/// Plays the bytes of a client against a relay chosen by `options`: whole, and in pieces of `size` bytes.
 ///
 /// # Panics
 ///
-/// The relay does not do the same for every size, keeps more than a line, goes on without taking anything, writes half
-/// a line, counts memory that is free again, or accepts a message that it could not deliver.
+/// Panics if the relay behaves differently for different sizes, keeps more than a line, continues without consuming
+/// bytes, writes an incomplete line, counts memory that was freed, or accepts a message that it could not deliver.
 pub fn relay(options: u8, bytes: &[u8], size: usize) {
     assert_eq!(play(options, bytes, size), play(options, bytes, bytes.len()));
 }
@@ -44,7 +44,7 @@ fn receiver(options: u8) -> Receiver {
     };
     let shared = Arc::new(Shared::new(Path::new("unused"), if has(3) { 5_000 } else { 1 << 30 }, 1, 1));
     let writer = Writer::new(Arc::clone(&shared), Sync::Never);
-    // This process has descriptors left, or can do nothing.
+    // Without free descriptors this process could do nothing at all.
     let Ok(waker) = Waker::new() else { panic!("no descriptors") };
     Receiver::new(limits, None, shared, writer, channel().0, waker)
 }
@@ -78,7 +78,7 @@ fn play(options: u8, bytes: &[u8], size: usize) -> Talk {
     (out, accepted, counters, is_over)
 }
 
-/// Takes the messages that were accepted, each of which the engine must be able to deliver.
+/// Takes the accepted messages, and asserts that the engine could deliver each.
 fn take_accepted(relay: &mut Receiver) -> Vec<String> {
     let (entries, records) = relay.take_batch();
     let describe = |entry: &queue::Entry| {
@@ -98,7 +98,7 @@ fn take_accepted(relay: &mut Receiver) -> Vec<String> {
     entries.iter().map(describe).collect()
 }
 
-/// Returns the codes of the replies to what a client says, and the counters.
+/// Returns the codes of the replies to the bytes of a client, and the counters.
 #[cfg(test)]
 pub(super) fn talk(options: u8, bytes: &[u8]) -> (Vec<u16>, Vec<(&'static str, u64)>) {
     let (out, _, counters, _) = play(options, bytes, bytes.len());

@@ -1,6 +1,6 @@
-//! A relay: takes messages by SMTP, keeps them in a queue on the disk, and delivers them with the engine.
+//! A relay: receives messages over SMTP, stores them in a queue on disk, and delivers them with the engine.
 //!
-//! One thread receives, another delivers. A message is acknowledged after the queue has it; all messages that arrive
+//! One thread receives, another delivers. A message is acknowledged after it is in the queue; all messages that arrive
 //! while the disk is busy are written together.
 
 mod ask;
@@ -40,38 +40,38 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-/// The counters of a sink that a relay does not have, because no profile says how it treats connections.
+/// The counters of a sink that a relay lacks, because no profile determines how it treats connections.
 const OF_PROFILES: [&str; 3] = ["resets", "half_closes", "silent"];
 
-/// What the user asks for.
+/// The settings of a relay.
 #[derive(Debug, Clone)]
 pub struct Relay {
     /// Where it listens.
     pub listen: Vec<Listen>,
-    /// Limits of what it receives.
+    /// The limits on received mail.
     pub reception: Reception,
     /// The directory of the queue.
     pub queue: PathBuf,
-    /// The most bytes of the queue.
+    /// Maximum size of the queue in bytes.
     pub queue_limit: u64,
-    /// A file to which a line is appended for each thing that happens to a recipient.
+    /// A file to which a line is appended for each event of a recipient.
     pub ledger: Option<PathBuf>,
     /// The age at which an undelivered message is given up.
     pub lifetime: Duration,
-    /// How long a site is not tried that could not be reached.
+    /// How long a site that could not be reached is not tried.
     pub site_backoff: Backoff,
-    /// Who gets a report about mail from the null sender that fails; without anybody, a report waits as long as any
-    /// message for a server that takes its recipient's address.
+    /// The address that receives reports about failed mail from the null sender. Without it, a report waits as long as
+    /// any message for a server that accepts its recipient's address.
     pub postmaster: Option<String>,
-    /// How messages are delivered. The list, the message and the ledger of it are not used.
+    /// How messages are delivered. Its list, message and ledger are not used.
     pub delivery: Delivery,
 }
 
-/// A relay that listens and does not answer yet.
+/// A relay that listens but does not answer yet.
 pub struct Listening {
     sink: Sink,
     engine: Engine<Sockets, Feed>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
     tally: Arc<Mutex<Published>>,
     desk: Desk,
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Listening {
     }
 }
 
-/// Sees a relay from any thread.
+/// A handle for observing a relay from any thread.
 #[derive(Debug, Clone)]
 pub struct Monitor {
     remote: Remote,
@@ -93,11 +93,11 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Opens the ledger again, after it was renamed.
+    /// Reopens the ledger after it was renamed.
     ///
     /// # Errors
     ///
-    /// The relay is ending, or the file cannot be opened; the old one is used.
+    /// The relay is ending, or the file cannot be opened; the old one stays in use.
     pub fn reopen_ledger(&self) -> std::result::Result<(), String> {
         let asked = self.desk.ask(Request::new(Action::Reopen, HashSet::new()));
         match asked.map_err(|error| error.to_string())? {
@@ -106,11 +106,12 @@ impl Monitor {
         }
     }
 
-    /// Returns all counters, as of one moment: the recipients that were found and accepted, and those of reports, are
-    /// those that were sent, failed, deferred, deleted, or are left.
+    /// Returns a consistent snapshot of all counters: the recipients found and accepted, and those of reports, add up
+    /// to those sent, failed, deferred, deleted and left.
     pub fn totals(&self) -> Vec<Reading> {
         let published = *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read after what the engine knows: recipients that it was not told of yet were accepted since, and are left.
+        // Read after the engine's counts: recipients that were not announced to it yet were accepted since, and are
+        // left.
         let mut all = self.remote.totals();
         all.retain(|one| !OF_PROFILES.contains(&one.name));
         let accepted = all.iter().find(|one| one.name == "recipients_accepted").map_or(0, |one| one.value);
@@ -153,7 +154,7 @@ impl Monitor {
 }
 
 impl Relay {
-    /// Opens the queue and listens. Clients can connect from here on; they are answered by [`Listening::run`].
+    /// Opens the queue and listens. Clients can connect from then on; [`Listening::run`] answers them.
     pub fn bind(self) -> Result<Listening> {
         if self.delivery.envelope.mode != Mode::Data {
             return Err(Error::Spec("a relay delivers messages; leave out --mode".to_owned()));
@@ -188,7 +189,7 @@ impl Relay {
         let handling = Handling { sync, envelope, signer: self.delivery.signer.clone(), postmaster, patience };
         let feed = Feed::new(found, notices, handling, journal, monotonic_ns());
         let tally = feed.published();
-        // The queue knows when a message is tried again; the engine has a recipient for one attempt.
+        // The queue decides when a message is tried again; the engine holds a recipient for one attempt.
         let schedule = Schedule::new(Limits { attempts: 1, ..limits }).with_suspension(self.site_backoff);
         let engine = Engine::new(network, feed, routes, plan, schedule);
         Ok(Listening { sink, engine, notes, tally, desk, _control: control })
@@ -206,7 +207,7 @@ impl Listening {
         Monitor { remote: self.sink.remote(), tally: Arc::clone(&self.tally), desk: self.desk.clone() }
     }
 
-    /// Receives and delivers until `should_stop`. Then the transactions in progress end.
+    /// Receives and delivers until `should_stop` returns true. Then waits for the transactions in progress.
     pub fn run(self, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<Outcome> {
         let Self { sink, mut engine, _control: control, .. } = self;
         let remote = sink.remote();
@@ -227,7 +228,7 @@ impl Listening {
             Ok(result) => result?,
             Err(panic) => std::panic::resume_unwind(panic),
         }
-        // While the queue is locked: the next relay makes a socket by the same name.
+        // Dropped while the queue is locked: the next relay creates a socket with the same name.
         drop(control);
         let outcome = engine.into_outcome();
         Ok(Outcome { elapsed_ns: monotonic_ns() - begin_ns, cpu: thread_time().since(cpu), ..outcome })

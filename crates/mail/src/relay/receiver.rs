@@ -1,4 +1,4 @@
-//! What the sessions of a relay share: its limits, the clients it accepts, and the queue they write to.
+//! The state shared by the sessions of a relay: its limits, the clients it accepts, and the queue they write to.
 
 use super::session::{Outcome, Session};
 use crate::queue::{Commit, Entry, Meta, Notice, Shared, Writer};
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// How long a client may be idle (RFC 5321 section 4.5.3.2.7).
 const IDLE: Duration = Duration::from_secs(300);
 
-/// The longest time after which messages are synced that need not be synced at once.
+/// Maximum delay of a sync that need not happen at once.
 const SYNC: Duration = Duration::from_secs(1);
 
 /// The extensions that the relay offers.
@@ -58,15 +58,15 @@ counters! {
 pub struct Reception {
     /// The name of this host, in the greeting and in `Received:`.
     pub name: String,
-    /// The largest message in bytes.
+    /// Maximum size of a message in bytes.
     pub size_limit: u64,
-    /// The most recipients of a message.
+    /// Maximum number of recipients of a message.
     pub recipients: usize,
-    /// The most sessions at a time.
+    /// Maximum number of simultaneous sessions.
     pub sessions: u32,
-    /// The most bytes of messages that are being received, addresses of recipients included.
+    /// Maximum memory for messages being received, including the addresses of recipients, in bytes.
     pub memory: u64,
-    /// Clients that may send besides this host and private networks.
+    /// Clients that may send, in addition to this host and private networks.
     pub accept_from: Vec<Prefix>,
     /// The certificate for STARTTLS; none if it is not offered.
     pub certificate: Option<Certificate>,
@@ -84,11 +84,11 @@ pub(super) struct Receiver {
     /// Wakes the engine.
     waker: Waker,
     pub(super) open: u32,
-    /// The bytes of messages that are being received, addresses of recipients included.
+    /// The memory of messages being received, including the addresses of recipients, in bytes.
     pub(super) held: u64,
     /// The messages of the batch.
     batch: Vec<u64>,
-    /// Messages that could not be written, until their clients are told.
+    /// Messages that could not be written, until their clients get a reply.
     lost: HashMap<u64, Outcome>,
 }
 
@@ -116,20 +116,20 @@ impl Receiver {
         }
     }
 
-    /// Adds a message to the batch. Its content is the sum of the parts.
+    /// Adds a message to the batch. Its content is the concatenation of `parts`.
     pub(super) fn add(&mut self, meta: &Meta<'_>, parts: &[&[u8]]) -> std::io::Result<()> {
         self.writer.add(meta, parts)?;
         self.batch.push(meta.id);
         Ok(())
     }
 
-    /// Takes the batch, which is not written.
+    /// Takes the batch without writing it.
     pub(super) fn take_batch(&mut self) -> (Vec<Entry>, Vec<u8>) {
         self.batch.clear();
         self.writer.take_batch()
     }
 
-    /// Returns what became of a message after the commit of its batch.
+    /// Returns the outcome of a message after the commit of its batch.
     pub(super) fn take_outcome(&mut self, id: u64) -> Outcome {
         self.lost.remove(&id).unwrap_or(Outcome::Done)
     }
@@ -139,7 +139,7 @@ impl Receiver {
         is_loopback_or_private(client) || self.limits.accept_from.iter().any(|network| network.contains(client))
     }
 
-    /// Tells the engine what was accepted.
+    /// Notifies the engine of accepted messages.
     fn tell(&mut self, Commit { entries, closed }: Commit) {
         let is_news = !entries.is_empty() || !closed.is_empty();
         for entry in entries {

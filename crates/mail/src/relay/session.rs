@@ -1,4 +1,5 @@
-//! A session of the relay's receiver: bytes in, replies out, no I/O. A message is acknowledged after the queue has it.
+//! A session of the relay's receiver: bytes in, replies out, no I/O. A message is acknowledged after it is in the
+//! queue.
 
 use super::receiver::{EXTENSIONS, Receiver};
 use super::trace::{MOST_HOPS, Trace, hops};
@@ -15,17 +16,17 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// After so many errors without a message between them, the session ends.
+/// Maximum number of errors without a message between them; then the session ends.
 const MOST_ERRORS: u32 = 20;
 
-/// The bytes that a message needs in the queue besides its content and its recipients, at most: sender, parameters of
-/// MAIL, `Received:`, head of the record.
+/// Maximum size of a message in the queue without its content and recipients, in bytes: sender, parameters of MAIL,
+/// `Received:`, head of the record.
 const RECORD_BYTES: u64 = 4096;
 
-/// The bytes that a recipient needs in the queue besides its text, at most: quotes, commas, and what it asks for.
+/// Maximum size of a recipient in the queue without its text, in bytes: quotes, commas, and its requests.
 const RECIPIENT_BYTES: usize = 64;
 
-/// What the next bytes are.
+/// The meaning of the next bytes.
 #[derive(Debug)]
 enum Stage {
     /// A command line.
@@ -34,16 +35,16 @@ enum Stage {
     Content(Box<Decoder>),
     /// A chunk after BDAT.
     Chunk(Chunk),
-    /// Nothing until the queue has the message of this identifier.
+    /// None, until the message with this identifier is in the queue.
     Committing(u64),
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The queue has it.
+    /// It is in the queue.
     Done,
-    /// There is no room for it.
+    /// There is no space for it.
     Full,
     /// The queue could not be written.
     Broken,
@@ -55,13 +56,13 @@ impl Outcome {
     }
 }
 
-/// What a reply does to the session.
+/// The effect of a reply on the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     /// Nothing is counted.
     Succeeded,
     Failed,
-    /// It was refused because of a limit or for want of room, which is no error of the client.
+    /// The command was refused because of a limit or for lack of space, which is not an error of the client.
     Excess,
     Commit,
     Quit,
@@ -74,25 +75,25 @@ enum Effect {
 #[derive(Debug, Default)]
 struct Transaction {
     is_open: bool,
-    /// The reply to MAIL, if there was no room for the message. The commands behind it get the same reply, so that a
-    /// client that sent them together (RFC 2920) tries its recipients again.
+    /// The reply to MAIL, if there was no space for the message. The commands after it get the same reply, so that a
+    /// client that pipelined them (RFC 2920) retries its recipients.
     refusal: Option<&'static [u8]>,
-    /// How many have got it.
+    /// The number of commands that got this reply.
     consequences: u32,
     is_utf8: bool,
     sender: String,
     recipients: Vec<String>,
     ret: Option<Ret>,
     envid: Option<String>,
-    /// What the sender asks for about each recipient.
+    /// The requests of the sender for each recipient.
     requests: Vec<Request>,
     content: Vec<u8>,
     chunks: Option<Received>,
-    /// The bytes that its recipients need in the queue, at most.
+    /// Maximum size of its recipients in the queue, in bytes.
     recipient_bytes: u64,
-    /// The bytes that its addresses and content take of the memory for messages.
+    /// The bytes that its addresses and content take from the memory for messages.
     held: u64,
-    /// Whether the content did not fit in the memory for such, and was dropped.
+    /// Whether the content did not fit in the memory for messages, and was dropped.
     is_dropped: bool,
 }
 
@@ -109,7 +110,7 @@ pub(super) struct Session {
     is_encrypted: bool,
     transaction: Transaction,
     errors: u32,
-    /// The commands that were refused because of a limit or for want of room since the last message.
+    /// The number of commands refused because of a limit or for lack of space since the last message.
     excess: u32,
 }
 
@@ -129,7 +130,7 @@ impl Session {
         }
     }
 
-    /// Gives up the transaction. Returns how many bytes it held.
+    /// Drops the transaction. Returns the number of bytes it held.
     pub(super) fn take_held(&mut self) -> u64 {
         std::mem::take(&mut self.transaction).held
     }
@@ -139,7 +140,7 @@ impl Session {
         if let Stage::Committing(id) = self.stage { Some(id) } else { None }
     }
 
-    /// The connection is encrypted from here on: what was said before is forgotten (RFC 3207 section 4.2).
+    /// Starts the encrypted part of the connection: all earlier state is discarded (RFC 3207 section 4.2).
     pub(super) fn secured(&mut self, relay: &mut Receiver) {
         self.clear(relay);
         self.hello.clear();
@@ -228,7 +229,7 @@ impl Session {
             Command::Help(_) => say(out, b"214 2.0.0 See RFC 5321\r\n", Effect::Succeeded),
             Command::Vrfy(_) => say(out, b"252 2.5.0 Send some mail\r\n", Effect::Succeeded),
             Command::Expn(_) => say(out, b"502 5.5.1 Not implemented\r\n", Effect::Failed),
-            // The parser refuses it where it is not offered.
+            // The parser refuses it if it is not offered.
             Command::StartTls => say(out, b"220 2.0.0 Ready to start TLS\r\n", Effect::Secure),
             // LMTP is another protocol.
             Command::Lhlo(_) => refuse(&Reject::UNKNOWN_COMMAND, out),
@@ -268,13 +269,14 @@ impl Session {
         say(out, b"250 2.1.0 Ok\r\n", Effect::Succeeded)
     }
 
-    /// Refuses a command that needs another one before it: by the reply to that, if there was no room for the message.
+    /// Refuses a command out of sequence: with the reply to MAIL, if that was refused because there was no space for
+    /// the message.
     fn refuse_sequence(&mut self, out: &mut Vec<u8>) -> Effect {
         let Some(reply) = self.transaction.refusal else { return refuse(&Reject::BAD_SEQUENCE, out) };
         self.transaction.consequences += 1;
-        // A client offers all recipients of a message at once, and not for ever.
+        // A client sends all recipients of a message at once, but not an endless number.
         let is_error = self.transaction.consequences > MOST_EXCESS;
-        // The refusal of the MAIL is counted.
+        // The refusal of MAIL has already been counted.
         say(out, reply, if is_error { Effect::Failed } else { Effect::Succeeded })
     }
 
@@ -299,7 +301,7 @@ impl Session {
             relay.counters.queue_full.add(1);
             return say(out, b"452 4.3.1 insufficient storage\r\n", Effect::Excess);
         }
-        // A quote or a backslash takes two bytes in the queue.
+        // A quotation mark or a backslash takes two bytes in the queue.
         self.transaction.recipient_bytes += (RECIPIENT_BYTES + 2 * (address.len() + orcpt_bytes)) as u64;
         self.transaction.recipients.push(address);
         self.transaction.requests.push(Request::of(rcpt));
@@ -317,7 +319,7 @@ impl Session {
         say(out, b"354 End data with <CR><LF>.<CR><LF>\r\n", Effect::Succeeded)
     }
 
-    /// Begins a chunk, which the reply follows.
+    /// Begins a chunk; the reply follows the chunk.
     fn bdat(&mut self, relay: &Receiver, size: u64, is_last: bool) -> Effect {
         let has_recipients = self.transaction.is_open && !self.transaction.recipients.is_empty();
         let (received, limit) = (&mut self.transaction.chunks, relay.limits.size_limit);
@@ -346,7 +348,7 @@ impl Session {
         self.settle(relay, content.len(), effect, out)
     }
 
-    /// Gives a message whose content has ended to the queue, or refuses it.
+    /// Passes a complete message to the queue, or refuses it.
     fn finish(&mut self, relay: &mut Receiver, shape: &Shape, out: &mut Vec<u8>) -> Effect {
         let effect = match self.refusal(relay, shape) {
             Some((reply, effect)) => say(out, &reply, effect),
@@ -359,7 +361,7 @@ impl Session {
         effect
     }
 
-    /// Returns the reply to a message that the relay does not take, and what it does to the session.
+    /// Returns the reply to a message that the relay does not accept, and its effect on the session.
     fn refusal(&self, relay: &Receiver, shape: &Shape) -> Option<(Vec<u8>, Effect)> {
         let reply = |reject: &Reject| {
             let mut out = Vec::new();
@@ -402,7 +404,7 @@ impl Session {
             (false, false, false) => "SMTP",
         };
         let Transaction { sender, recipients, content, ret, envid, requests, .. } = &self.transaction;
-        // A name beyond ASCII in the header would make every message need SMTPUTF8.
+        // A non-ASCII name in the header would make every message require SMTPUTF8.
         let hello = if self.hello.is_ascii() { Some(Cow::Borrowed(&*self.hello)) } else { to_ascii(&self.hello) };
         let hello = hello.as_deref().unwrap_or("unknown");
         let trace = Trace { hello, peer: self.peer, by: &relay.limits.name, with, id, date: &date };
@@ -424,7 +426,7 @@ impl Session {
         Effect::Commit
     }
 
-    /// Ends a step: counts errors, and says what follows.
+    /// Ends a step: counts errors, and returns the next step.
     fn settle(&mut self, relay: &Receiver, consumed: usize, effect: Effect, out: &mut Vec<u8>) -> Step {
         let then = match effect {
             Effect::Succeeded => Then::Continue,
@@ -449,9 +451,9 @@ impl Session {
 }
 
 impl Transaction {
-    /// Keeps content, as far as the size and the memory allow.
+    /// Stores content, as far as the size limit and the memory allow.
     fn keep(&mut self, relay: &mut Receiver, run: &[u8]) {
-        // One message beyond the limit is enough to know that it is too large.
+        // Content beyond the limit is enough to know that the message is too large.
         if self.is_dropped || self.content.len() as u64 > relay.limits.size_limit {
             return;
         }
@@ -464,7 +466,7 @@ impl Transaction {
         self.content.extend_from_slice(run);
     }
 
-    /// Takes a part of the memory for messages that are being received. Returns whether it was free.
+    /// Reserves memory for a message that is being received. Returns whether it was free.
     fn hold(&mut self, relay: &mut Receiver, bytes: u64) -> bool {
         if relay.held + bytes > relay.limits.memory {
             return false;

@@ -1,12 +1,12 @@
-//! The header field that says where a message came from, and the detection of loops by such fields (RFC 5321 sections
-//! 4.4 and 6.3).
+//! The `Received:` field, which records the origin of a message, and the detection of loops by such fields (RFC 5321
+//! sections 4.4 and 6.3).
 
 use std::net::IpAddr;
 
-/// A message with more `Received:` fields than this is in a loop. RFC 5321 asks for at least 100.
+/// A message with more `Received:` fields than this is in a loop. RFC 5321 requires a limit of at least 100.
 pub(super) const MOST_HOPS: usize = 100;
 
-/// What the field says.
+/// The contents of the field.
 #[derive(Debug)]
 pub(super) struct Trace<'a> {
     /// The name in EHLO, in ASCII.
@@ -22,7 +22,7 @@ pub(super) struct Trace<'a> {
 }
 
 impl Trace<'_> {
-    /// Returns the field. It does not name recipients, because a message may have some that others must not know.
+    /// Returns the field. It does not name recipients, because a message may have recipients that others must not see.
     pub(super) fn field(&self) -> String {
         let Self { hello, peer, by, with, id, date } = self;
         let prefix = if peer.is_ipv6() { "IPv6:" } else { "" };

@@ -1,9 +1,9 @@
 //! The order in which the addresses of one host are tried, IPv6 and IPv4 (RFC 6724 section 6).
 //!
-//! RFC 5321 section 5.1 leaves the order of a host's addresses to the resolver. Of the rules for it these need nothing
-//! but a socket: addresses that cannot be reached come last (rule 1), then those whose scope (rule 2) or label (rule 5)
-//! is not that of the address from which they are reached, and then the precedence decides (rule 6): IPv6 before IPv4,
-//! and IPv4 before unique local addresses and tunnels.
+//! RFC 5321 section 5.1 leaves the order of a host's addresses to the resolver. Some of the rules need only a socket.
+//! Unreachable addresses come last (rule 1). Before them come those whose scope (rule 2) or label (rule 5) differs from
+//! that of their source address. Then the precedence decides (rule 6): IPv6 before IPv4, and IPv4 before unique local
+//! addresses and tunnels.
 
 use landau_sys::Error;
 use landau_sys::socket::source_address;
@@ -22,18 +22,18 @@ const POLICY: [(Ipv6Addr, u32, u8, u8); 9] = [
     (Ipv6Addr::new(0x3ffe, 0, 0, 0, 0, 0, 0, 0), 16, 1, 12),
 ];
 
-/// The place of an address among those of its host; the lowest is tried first.
+/// The rank of an address among those of its host; the lowest is tried first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Rank {
     /// Whether this system has no route to it.
     pub(super) is_unreachable: bool,
     has_other_scope: bool,
     has_other_label: bool,
-    /// 255 less the precedence.
+    /// 255 minus the precedence.
     behind: u8,
 }
 
-/// Returns the precedence and the label of an address: those of the longest prefix that it has.
+/// Returns the precedence and the label of an address: those of its longest matching prefix.
 fn policy(address: IpAddr) -> (u8, u8) {
     let bits = match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
@@ -62,8 +62,8 @@ fn rank(address: IpAddr, source: Option<IpAddr>) -> Rank {
     Rank { is_unreachable: source.is_none(), has_other_scope, has_other_label, behind: u8::MAX - precedence }
 }
 
-/// Returns the address from which another one is reached; `None` if it cannot be reached. If no socket is free to find
-/// that out, the address is as good as any.
+/// Returns the source address for a destination; `None` if the destination cannot be reached. If no socket is free to
+/// determine it, the destination itself counts as its source.
 fn source(address: IpAddr) -> Option<IpAddr> {
     match source_address(address) {
         Err(error) if error.is_unreachable() => None,
@@ -71,12 +71,13 @@ fn source(address: IpAddr) -> Option<IpAddr> {
     }
 }
 
-/// Returns whether this system can reach an address. That of IPv4's loopback network always counts as reached.
+/// Returns whether this system can reach an address. Addresses of the IPv4 loopback network always count as reachable.
 pub(super) fn is_reachable(address: IpAddr) -> bool {
     matches!(address, IpAddr::V4(v4) if v4.is_loopback()) || !source_address(address).is_err_and(Error::is_unreachable)
 }
 
-/// Returns the addresses of a host with their ranks. Nothing is looked for where all are of IPv4: these have one rank.
+/// Returns the addresses of a host with their ranks. If all are IPv4 addresses, their source addresses are not
+/// determined: they have the same rank.
 pub(super) fn ranked(addresses: Vec<SocketAddr>) -> Vec<(SocketAddr, Rank)> {
     if addresses.iter().all(SocketAddr::is_ipv4) {
         return addresses.into_iter().map(|address| (address, Rank::default())).collect();
@@ -89,7 +90,8 @@ pub(super) fn ranked(addresses: Vec<SocketAddr>) -> Vec<(SocketAddr, Rank)> {
 mod tests {
     use super::*;
 
-    /// Returns the addresses as they are tried, each after the one from which it is reached.
+    /// Returns the addresses in the order in which they are tried. The input pairs each address with its source
+    /// address.
     fn ordered(pairs: &[(&'static str, &str)]) -> Vec<&'static str> {
         let mut all: Vec<(Rank, &str)> = Vec::new();
         for (address, source) in pairs {
@@ -119,7 +121,7 @@ mod tests {
         }
     }
 
-    /// Examples of RFC 6724 section 10.2, and what a host without IPv6 does.
+    /// Examples of RFC 6724 section 10.2, and the order on a host without IPv6.
     #[test]
     fn addresses_are_tried_as_the_rfc_says() {
         let none = "none";
@@ -129,7 +131,7 @@ mod tests {
             ([("2001:db8:1::1", "fe80::1"), ("198.51.100.121", "198.51.100.117")], "198.51.100.121"),
             ([("2002:c633:6401::1", "2002:c633:6401::9"), ("2001:db8::1", "2002:c633:6401::9")], "2002:c633:6401::1"),
             ([("fd00::1", "fd00::9"), ("10.1.2.3", "10.1.2.9")], "10.1.2.3"),
-            // A unique local address is no good source for the world.
+            // A unique local address is a poor source for global destinations.
             ([("2001:db8::1", "fd00::9"), ("192.0.2.1", "10.1.2.9")], "192.0.2.1"),
             ([("127.0.0.1", "127.0.0.1"), ("::1", "::1")], "::1"),
         ] {

@@ -1,4 +1,4 @@
-//! The way of each domain by its MX records (RFC 5321 section 5.1), and how long it is known.
+//! The route of each domain by its MX records (RFC 5321 section 5.1), cached for its time to live.
 
 use super::destination::is_reachable;
 use super::{Hosts, Lookups};
@@ -10,32 +10,33 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// The most MX hosts of a domain; those with the worst preferences are left out. Mail goes to five addresses at most.
+/// Maximum number of MX hosts of a domain; those with the worst preferences are ignored. At most five addresses are
+/// tried.
 const MOST_EXCHANGES: usize = 20;
 
-/// The domains that are remembered, and the hosts. With more of them everything is forgotten when nothing is being
-/// looked up. A domain whose records change at each look-up has ever more hosts.
+/// Maximum numbers of remembered domains and hosts. Beyond either, everything is forgotten as soon as no lookup is in
+/// progress. A domain whose records change with each lookup adds ever more hosts.
 const MOST_DOMAINS: usize = 200_000;
 const MOST_HOSTS: usize = 2 * MOST_DOMAINS;
 
-/// The sites that are remembered at least. With more of them those that nobody needs are forgotten.
+/// The number of sites that are remembered in any case. Beyond it, unused ones are forgotten.
 const MANY_SITES: usize = 20_000;
 
-/// A second in nanoseconds.
+/// One second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
-/// Where the mail for a domain goes.
+/// The destination of mail for a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// To this site.
+    /// Mail goes to this site.
     Site(u32),
     /// The domain is being looked up.
     Wait,
-    /// Nowhere.
+    /// Mail cannot be delivered.
     Nowhere(Refusal),
 }
 
-/// Why mail for a domain goes nowhere.
+/// Why mail for a domain cannot be delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// The enhanced status code (RFC 3463) and the reason.
@@ -43,7 +44,7 @@ pub(crate) struct Refusal {
     pub(crate) kind: RefusalKind,
 }
 
-/// What a refusal means for a recipient.
+/// The effect of a refusal on a recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefusalKind {
     /// It has failed.
@@ -54,63 +55,63 @@ pub(crate) enum RefusalKind {
     NotAllowed,
 }
 
-/// Recipients whose way was looked up.
+/// Recipients whose domain was looked up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Released {
     pub(crate) recipients: Vec<u32>,
     pub(crate) place: Place,
-    /// How long the look-up took, in nanoseconds.
+    /// The duration of the lookup in nanoseconds.
     pub(crate) took_ns: u64,
 }
 
-/// What is known about a domain.
+/// A domain in the cache.
 #[derive(Debug)]
 struct Domain {
     name: Box<str>,
     place: Place,
-    /// Until when `place` holds; for one that is being looked up, when that began.
+    /// When `place` expires; during a lookup, when the lookup began.
     time_ns: u64,
     /// Preferences and hosts.
     exchanges: Vec<(u16, u32)>,
-    /// The hosts whose addresses are being looked up.
+    /// The number of hosts whose addresses are being looked up.
     missing: u32,
-    /// The earliest time at which something that `place` follows from expires.
+    /// The earliest expiry of the records from which `place` is derived.
     until_ns: u64,
-    /// The recipients that wait.
+    /// The waiting recipients.
     waiting: Vec<u32>,
 }
 
 impl Domain {
-    /// Returns the place, if it was looked up and still holds.
+    /// Returns the place, if it was looked up and has not expired.
     fn known_place(&self, now_ns: u64) -> Option<&Place> {
         let is_known = self.waiting.is_empty() && self.place != Place::Wait && now_ns < self.time_ns;
         is_known.then_some(&self.place)
     }
 }
 
-/// What is known about a host.
+/// A host in the cache.
 #[derive(Debug)]
 struct Host {
     name: Box<str>,
     addresses: Vec<IpAddr>,
     problem: Option<Problem>,
     until_ns: u64,
-    /// Whether the addresses came with MX records: there may be others.
+    /// Whether the addresses came with MX records: the host may have others.
     is_partial: bool,
-    /// Questions without an answer.
+    /// The number of unanswered queries.
     missing: u32,
     /// The domains that wait for it.
     waiting: Vec<u32>,
 }
 
-/// What a question is about.
+/// The subject of a query.
 #[derive(Debug, Clone, Copy)]
 enum About {
     Domain(u32),
     Host(u32),
 }
 
-/// The ways of domains.
+/// The routes of domains.
 #[derive(Debug)]
 pub(crate) struct Domains {
     lookups: Lookups,
@@ -120,14 +121,14 @@ pub(crate) struct Domains {
     hosts: Vec<Host>,
     /// The sites by their hosts ([`site_key`]).
     site_indices: HashMap<Box<str>, u32>,
-    /// The numbers of sites that were forgotten.
+    /// The numbers of forgotten sites.
     free_sites: Vec<u32>,
-    /// The sites that are remembered at least, and how many of them there are when the next ones are forgotten.
+    /// The number of sites that are remembered in any case, and the number at which unused sites are next forgotten.
     many_sites: usize,
     crowded_sites: usize,
     questions: HashMap<u32, About>,
     next_question: u32,
-    /// Domains whose look-up has ended.
+    /// Domains whose lookup has ended.
     ended: VecDeque<u32>,
 }
 
@@ -152,7 +153,7 @@ impl Domains {
         }
     }
 
-    /// Returns whether so much is known that the next domain has to wait until the look-ups in progress have ended.
+    /// Returns whether the cache is full, so that the next domain must wait for the end of the lookups in progress.
     pub(super) fn is_full(&self) -> bool {
         self.is_at_limit() && !self.is_idle()
     }
@@ -161,31 +162,30 @@ impl Domains {
         self.domains.len() >= MOST_DOMAINS || self.hosts.len() >= MOST_HOSTS
     }
 
-    /// Returns whether no domain is being looked up and none has recipients that wait.
+    /// Returns whether no domain is being looked up and none has waiting recipients.
     fn is_idle(&self) -> bool {
         self.questions.is_empty() && self.ended.is_empty()
     }
 
-    /// Returns whether there are so many sites that those which nobody needs are to be forgotten.
+    /// Returns whether there are so many sites that unused ones must be forgotten.
     pub(super) fn has_many_sites(&self) -> bool {
         self.site_indices.len() >= self.crowded_sites
     }
 
-    /// Sets how many sites are many at least.
+    /// Sets the number of sites from which unused ones are forgotten.
     #[cfg(test)]
     pub(super) fn set_many_sites(&mut self, many: usize) {
         (self.many_sites, self.crowded_sites) = (many, many);
     }
 
-    /// Forgets the sites that are not `needed`, whose domains are all unknown or to be looked up again, and whose
-    /// addresses have not failed a short while ago. Returns their numbers, which are used again.
+    /// Forgets the sites that are not `needed`, whose domains are all unknown or expired, and whose addresses have not
+    /// failed recently. Returns their numbers, which are reused.
     ///
-    /// All are looked at. The next time is when there are twice as many, so that a site costs the same however many
-    /// there are.
+    /// This scans all sites. The next scan is due when there are twice as many, so that the cost per site is constant.
     pub(super) fn forget_sites(&mut self, mut needed: Vec<bool>, now_ns: u64, sites: &mut [Hosts]) -> Vec<u32> {
         needed.resize(sites.len(), false);
         for domain in &self.domains {
-            // While recipients wait, the place is that where they go next.
+            // While recipients wait, they go to this place next.
             let is_known = now_ns < domain.time_ns || !domain.waiting.is_empty();
             if let Place::Site(site) = domain.place
                 && is_known
@@ -207,7 +207,7 @@ impl Domains {
         forgotten
     }
 
-    /// Returns where mail for a domain goes, and begins to look it up if that is not known.
+    /// Returns the destination of mail for a domain, and starts a lookup if it is not known.
     pub(super) fn place(
         &mut self,
         domain: &str,
@@ -217,7 +217,7 @@ impl Domains {
         resolver: &mut Resolver,
     ) -> Place {
         let mut known = self.domain_indices.get(domain).copied();
-        // A domain that cannot be converted stays as it is, and is refused.
+        // A domain that cannot be converted is kept unchanged, and is refused later.
         let name = known.is_none().then(|| to_ascii(domain).unwrap_or(Cow::Borrowed(domain)));
         if let Some(name) = &name {
             known = self.domain_indices.get(&**name).copied();
@@ -240,7 +240,7 @@ impl Domains {
         Place::Wait
     }
 
-    /// Returns the recipients of a domain whose look-up has ended.
+    /// Returns the recipients of a domain whose lookup has ended.
     pub(super) fn next_released(&mut self, now_ns: u64) -> Option<Released> {
         let index = self.ended.pop_front()?;
         let domain = &mut self.domains[index as usize];
@@ -250,7 +250,7 @@ impl Domains {
         Some(Released { recipients, place: domain.place.clone(), took_ns })
     }
 
-    /// Forgets what was looked up. Sites stay: connections and recipients have their numbers.
+    /// Forgets all domains and hosts. Sites are kept: connections and recipients refer to their numbers.
     fn forget(&mut self) {
         self.domain_indices.clear();
         self.domains.clear();
@@ -284,7 +284,7 @@ impl Domains {
             self.conclude(index, sites);
             return;
         }
-        // A name that IDNA does not permit is still as it was written.
+        // A name that IDNA does not permit is still in its original form.
         match NameBuf::parse(name).ok().filter(|_| name.is_ascii()) {
             Some(name) => self.ask(About::Domain(index), name, Kind::Mx, resolver),
             None => self.refuse(index, "5.1.2 not the name of a domain", RefusalKind::Final, now_ns, 3600),
@@ -297,7 +297,7 @@ impl Domains {
         resolver.ask(self.next_question, name, kind);
     }
 
-    /// Ends the look-up of a domain.
+    /// Ends the lookup of a domain.
     fn end(&mut self, index: u32, place: Place) {
         self.domains[index as usize].place = place;
         self.ended.push_back(index);
@@ -360,7 +360,7 @@ impl Domains {
         }
         let own_name = &*self.lookups.own_name;
         let own = mx.iter().find(|(_, name)| **name == *own_name).map(|(preference, _)| *preference);
-        // A client without a name of its own calls itself localhost, and so does the server beside it.
+        // A client without a configured name introduces itself as localhost, and so does a server on the same host.
         if let Some(own) = own.filter(|_| !is_implicit || own_name != "localhost") {
             mx.retain(|(preference, _)| *preference < own);
             if mx.is_empty() {
@@ -369,7 +369,7 @@ impl Domains {
             }
         }
         mx.truncate(MOST_EXCHANGES);
-        // Addresses of other names are not what was asked about: they are not believed.
+        // Addresses of other names were not asked for, so they are not trusted.
         let is_exchange = |name: &str| mx.iter().any(|(_, host)| **host == *name);
         for (name, address) in additional.into_iter().filter(|(name, _)| is_exchange(name)) {
             self.note_additional(&name, address, until_ns, now_ns);
@@ -406,7 +406,7 @@ impl Domains {
         index
     }
 
-    /// Notes an address that came with the MX records, unless the host's addresses are known or being asked for.
+    /// Records an address that came with the MX records, unless the host's addresses are known or being looked up.
     fn note_additional(&mut self, name: &str, address: IpAddr, until_ns: u64, now_ns: u64) {
         let index = self.host_index(name);
         let host = &mut self.hosts[index as usize];
@@ -425,7 +425,8 @@ impl Domains {
     /// Makes a domain wait for the addresses of a host, if they are not known. Returns whether it waits.
     fn want_host(&mut self, index: u32, domain: u32, now_ns: u64, resolver: &mut Resolver) -> bool {
         let host = &mut self.hosts[index as usize];
-        // Mail must not depend on IPv6 alone, nor on IPv4 where there is none, while the other addresses are unknown.
+        // While the other addresses are unknown, mail must not depend on IPv6 alone, nor on IPv4 if this system has
+        // none.
         let is_enough = |host: &Host| {
             !host.is_partial || host.addresses.iter().any(|&address| address.is_ipv4() && is_reachable(address))
         };
@@ -455,7 +456,7 @@ impl Domains {
         host.until_ns = host.until_ns.min(now_ns.saturating_add(u64::from(answer.ttl_s) * SECOND));
         match answer.records {
             Ok(records) => host.addresses.extend(records.addresses),
-            // A failure that may pass says more than a name that does not exist.
+            // A temporary failure takes precedence over a name that does not exist.
             Err(problem) => host.problem = Some(host.problem.filter(|known| !known.is_final()).unwrap_or(problem)),
         }
         if host.missing > 0 {
@@ -520,8 +521,8 @@ impl Domains {
     }
 }
 
-/// Returns what names a site: the names of its hosts in their order, those of equal preference sorted. The numbers of
-/// preferences are the domain's own.
+/// Returns the key of a site: the names of its hosts in order of preference, those of equal preference sorted. The
+/// preference values may differ between domains.
 fn site_key(mut exchanges: Vec<(u16, &str)>) -> String {
     exchanges.sort_unstable();
     let mut key = String::new();
@@ -544,7 +545,7 @@ fn literal(domain: &str) -> Option<IpAddr> {
     }
 }
 
-/// Returns what a failed look-up of MX records means for a recipient.
+/// Returns the effect of a failed MX lookup on a recipient.
 fn meaning(problem: Problem) -> (&'static str, RefusalKind) {
     if problem.is_final() { ("5.1.2", RefusalKind::Final) } else { ("4.4.3", RefusalKind::Transient) }
 }

@@ -30,7 +30,7 @@ struct Host {
 struct Address {
     socket: SocketAddr,
     rank: Rank,
-    /// Until when it is tried after all others, because it could not be reached.
+    /// The time until which it is tried after all others, because it could not be reached.
     avoided_ns: u64,
     /// The same, because its server took no mail.
     useless_ns: u64,
@@ -45,8 +45,8 @@ impl Address {
 /// The servers of a site.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    /// By name, so that the index of a host, which connections keep, stays the same whatever numbers a domain has for
-    /// its preferences. The order that they give is that of all domains of the site.
+    /// The hosts, sorted by name. So the index of a host, which connections keep, does not depend on the preference
+    /// values of a domain. The order by preference is the same for all domains of the site.
     hosts: Vec<Host>,
 }
 
@@ -58,12 +58,12 @@ impl Hosts {
         hosts
     }
 
-    /// Returns whether it is no site, or was forgotten: a site has hosts.
+    /// Returns whether this is not a site, or a forgotten one: a site has hosts.
     pub(super) fn is_empty(&self) -> bool {
         self.hosts.is_empty()
     }
 
-    /// Returns whether an address is tried after the others for a while.
+    /// Returns whether an address is currently tried after the others.
     pub(super) fn avoids_any(&self, now_ns: u64) -> bool {
         self.hosts.iter().flat_map(|host| &host.addresses).any(|address| address.is_avoided(now_ns))
     }
@@ -78,7 +78,7 @@ impl Hosts {
         self.hosts.get(host as usize).map_or("", |host| &host.name)
     }
 
-    /// Sets preferences, names and addresses of the servers. What is known about an address stays.
+    /// Sets preferences, names and addresses of the servers. The failures recorded for an address are kept.
     pub(super) fn set<'a>(&mut self, hosts: impl Iterator<Item = (u16, &'a str, Vec<SocketAddr>)>) {
         let old = std::mem::take(&mut self.hosts);
         let times = |address: &SocketAddr| {
@@ -98,20 +98,20 @@ impl Hosts {
         self.hosts.sort_by(|a, b| (&a.name, a.preference).cmp(&(&b.name, b.preference)));
     }
 
-    /// Notes that a connection to an address failed: for a while it is tried after the others.
+    /// Records that a connection to an address failed: it is tried after the others for a while.
     pub(crate) fn avoid(&mut self, address: SocketAddr, now_ns: u64) {
         let until_ns = now_ns.saturating_add(AVOIDED_NS);
         self.known(address).for_each(|known| known.avoided_ns = known.avoided_ns.max(until_ns));
     }
 
-    /// Notes that the server at an address took no mail: it is tried after the others for a while, and before that as
-    /// long as recipients wait for their next attempt.
+    /// Records that the server at an address took no mail: it is tried after the others during the wait of its
+    /// recipients for their next attempt, and for a while after it.
     pub(crate) fn avoid_beyond(&mut self, address: SocketAddr, now_ns: u64, wait_ns: u64) {
         let until_ns = now_ns.saturating_add(wait_ns).saturating_add(AVOIDED_NS);
         self.known(address).for_each(|known| known.useless_ns = known.useless_ns.max(until_ns));
     }
 
-    /// Notes that the server at an address has taken a message.
+    /// Records that the server at an address has taken a message.
     pub(crate) fn prefer_again(&mut self, address: SocketAddr) {
         self.known(address).for_each(|known| known.useless_ns = 0);
     }
@@ -123,7 +123,7 @@ impl Hosts {
 
     /// Returns up to `most` addresses in the order in which a connection tries them: by preference, the hosts of equal
     /// preference shuffled (RFC 5321 section 5.1), the addresses of a host by their ranks, those of equal rank
-    /// shuffled; then those that this system has no route to, and at the end those that failed a short while ago.
+    /// shuffled; then those to which this system has no route, and finally those that failed recently.
     pub(super) fn candidates(&self, most: usize, now_ns: u64, rng: &mut ChaCha8Rng) -> Vec<Candidate> {
         let mut places: Vec<u32> = (0..self.hosts.len() as u32).collect();
         places.shuffle(rng);
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(hosts.candidates(2, 0, &mut rng).len(), 2);
     }
 
-    /// The name that TLS verifies is that of an index, which a connection holds while domains are looked up.
+    /// TLS verifies the name at an index, which a connection keeps while domains are looked up.
     #[test]
     fn the_index_of_a_host_stays_when_another_domain_has_other_preferences() {
         let mut hosts = hosts();
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(order.iter().map(|one| one.host).collect::<Vec<_>>(), [2, 1, 0]);
     }
 
-    /// A host with two addresses gets no more mail than one with one.
+    /// A host with two addresses must not get more mail than a host with one.
     #[test]
     fn the_addresses_of_a_host_follow_one_another() {
         let (hosts, mut rng) = (hosts(), ChaCha8Rng::seed_from_u64(1));
@@ -195,7 +195,7 @@ mod tests {
         assert!((110..190).contains(&first), "{first}");
     }
 
-    /// The loopback network of IPv4 is always there; that of IPv6 may not be.
+    /// The loopback network of IPv4 always exists; that of IPv6 may not.
     #[test]
     fn an_address_that_can_be_reached_comes_first_and_ipv6_before_ipv4() {
         let mut hosts = Hosts::default();
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(hosts.candidates(5, 2, &mut rng)[0].address, expected[1]);
     }
 
-    /// Otherwise a host with many of them takes all places.
+    /// Otherwise a host with many such addresses would fill the list.
     #[test]
     fn an_address_without_a_route_comes_after_those_of_worse_hosts() {
         let (mut hosts, mut rng) = (hosts(), ChaCha8Rng::seed_from_u64(1));
@@ -231,7 +231,7 @@ mod tests {
             hosts.avoid(address(last), 1);
         }
         assert_eq!(hosts.candidates(5, 2, &mut rng)[0].address, address(5));
-        // A new look-up keeps what is known.
+        // A new lookup keeps the recorded failures.
         hosts.set([(10, "a", vec![address(1), address(4)]), (20, "c", vec![address(5)])].into_iter());
         let order = |hosts: &Hosts, now_ns, rng: &mut ChaCha8Rng| -> Vec<SocketAddr> {
             hosts.candidates(5, now_ns, rng).iter().map(|one| one.address).collect()

@@ -1,7 +1,7 @@
-//! Where mail goes: to one server for all domains, or to the MX hosts of each domain.
+//! The routing of mail: to one server for all domains, or to the MX hosts of each domain.
 //!
-//! A site is MX hosts in an order. Domains with the same hosts in the same order share its connections, limits and
-//! back-off, so that a provider with ten thousand domains is not greeted ten thousand times.
+//! A site is an ordered set of MX hosts. Domains with the same hosts in the same order share its connections, limits
+//! and back-off, so that a provider with ten thousand domains is not greeted ten thousand times.
 
 mod destination;
 mod domains;
@@ -19,33 +19,32 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::net::SocketAddr;
 
-/// The most addresses to which a connection is attempted before it counts as failed (Postfix's
-/// `smtp_mx_address_limit`).
+/// Maximum number of addresses tried before a connection counts as failed (Postfix's `smtp_mx_address_limit`).
 const MOST_CANDIDATES: usize = 5;
 
-/// What is needed to look up the way of each domain.
+/// The settings for looking up the route of each domain.
 #[derive(Debug, Clone)]
 pub(crate) struct Lookups {
-    /// The name server; none to ask as this system is configured to.
+    /// The name server; none for the configuration of this system.
     pub(crate) server: Option<SocketAddr>,
-    /// The port at which MX hosts take mail.
+    /// The SMTP port of MX hosts.
     pub(crate) port: u16,
     /// Domains and hosts on public addresses that the user permits.
     pub(crate) allowed: Vec<String>,
-    /// The name by which this host introduces itself: mail whose best MX host has it goes in a circle.
+    /// The name by which this host introduces itself: mail whose best MX host has this name would loop.
     pub(crate) own_name: String,
 }
 
-/// How the way of a domain is found.
+/// How the route of a domain is found.
 #[derive(Debug)]
 enum Way {
     /// All mail goes to site 0.
     Fixed,
-    /// By look-ups.
+    /// By lookups.
     ByDomain(Box<(Domains, Resolver)>),
 }
 
-/// The ways of all domains, and the servers of all sites.
+/// The routes of all domains, and the servers of all sites.
 #[derive(Debug)]
 pub(crate) struct Routes {
     way: Way,
@@ -54,12 +53,12 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Returns the routes if one server takes all mail: it is the only site.
+    /// Returns the routes to one server for all mail, which is the only site.
     pub(crate) fn to_server(server: &Server, seed: u64) -> Self {
         Self { way: Way::Fixed, sites: vec![Hosts::of_server(server)], rng: ChaCha8Rng::seed_from_u64(seed ^ 0x50f7) }
     }
 
-    /// Returns the routes if each domain is looked up.
+    /// Returns the routes with a lookup of each domain.
     ///
     /// # Errors
     ///
@@ -78,31 +77,31 @@ impl Routes {
         matches!(self.way, Way::Fixed)
     }
 
-    /// Returns how many numbers of sites are in use, or were: they count from zero, and one that was forgotten is used
-    /// again.
+    /// Returns the number of site numbers that are or were in use. They count from zero, and those of forgotten sites
+    /// are reused.
     pub(crate) fn site_count(&self) -> usize {
         self.sites.len()
     }
 
-    /// Returns whether there are so many sites that those which nobody needs are to be forgotten.
+    /// Returns whether there are so many sites that unused ones must be forgotten.
     pub(crate) fn has_many_sites(&self) -> bool {
         matches!(&self.way, Way::ByDomain(way) if way.0.has_many_sites())
     }
 
-    /// Forgets the sites that `needed` does not name and that mail cannot be placed at, and returns their numbers. One
-    /// with an address that failed a short while ago stays.
+    /// Forgets the sites that are not `needed` and that no mail can be routed to, and returns their numbers. A site
+    /// with an address that failed recently is kept.
     pub(crate) fn forget_sites(&mut self, needed: Vec<bool>, now_ns: u64) -> Vec<u32> {
         let Way::ByDomain(way) = &mut self.way else { return Vec::new() };
         way.0.forget_sites(needed, now_ns, &mut self.sites)
     }
 
-    /// Returns how many sites are not forgotten.
+    /// Returns the number of sites that are not forgotten.
     #[cfg(test)]
     pub(crate) fn known_site_count(&self) -> usize {
         self.sites.iter().filter(|site| !site.is_empty()).count()
     }
 
-    /// Sets how many sites are many at least.
+    /// Sets the number of sites from which unused ones are forgotten.
     #[cfg(test)]
     pub(crate) fn set_many_sites(&mut self, many: usize) {
         if let Way::ByDomain(way) = &mut self.way {
@@ -130,7 +129,8 @@ impl Routes {
         self.sites[site as usize].candidates(MOST_CANDIDATES, now_ns, &mut self.rng)
     }
 
-    /// Returns where the mail for an address goes. [`Place::Wait`] notes that `recipient` waits for the look-up.
+    /// Returns the destination of mail for an address. With [`Place::Wait`], `recipient` is queued for the result of
+    /// the lookup.
     pub(crate) fn place(&mut self, address: &str, recipient: u32, now_ns: u64) -> Place {
         match &mut self.way {
             Way::Fixed => Place::Site(0),
@@ -142,12 +142,12 @@ impl Routes {
         }
     }
 
-    /// Returns whether so many domains are known that no further one is to be looked up for now.
+    /// Returns whether the cache is full, so that no further domain may be looked up for now.
     pub(crate) fn is_full(&self) -> bool {
         matches!(&self.way, Way::ByDomain(way) if way.0.is_full())
     }
 
-    /// Returns recipients whose way was found.
+    /// Returns recipients whose lookup has ended.
     pub(crate) fn next_released(&mut self, now_ns: u64) -> Option<Released> {
         let Way::ByDomain(way) = &mut self.way else { return None };
         let (domains, resolver) = &mut **way;
@@ -157,19 +157,19 @@ impl Routes {
         domains.next_released(now_ns)
     }
 
-    /// Asks what is to be asked now.
+    /// Sends the queries that are due.
     pub(crate) fn advance(&mut self, network: &mut impl Network, now_ns: u64) {
         if let Way::ByDomain(way) = &mut self.way {
             way.1.advance(network, now_ns);
         }
     }
 
-    /// Returns when something is to be done without an event.
+    /// Returns when work is due without an event.
     pub(crate) fn next_ns(&self) -> u64 {
         if let Way::ByDomain(way) = &self.way { way.1.next_ns() } else { u64::MAX }
     }
 
-    /// Acts on an event of a socket for look-ups.
+    /// Handles an event of a socket for lookups.
     pub(crate) fn ready(&mut self, network: &mut impl Network, ready: Ready, buffer: &mut [u8]) {
         if let Way::ByDomain(way) = &mut self.way {
             way.1.ready(network, ready, buffer);

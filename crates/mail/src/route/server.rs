@@ -1,11 +1,11 @@
-//! The server that takes all mail. Its name is resolved once, here, and every address is checked. A later change of the
-//! name cannot lead to another host.
+//! The server for all mail. Its name is resolved only once, here, and every address is checked. So a later change of
+//! the name cannot redirect mail to another host.
 
 use crate::error::{Error, Result};
 use landau_sys::socket::is_loopback_or_private;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// The port of SMTP.
+/// The default SMTP port.
 const PORT: u16 = 25;
 
 /// The server that takes all mail.
@@ -24,8 +24,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The text has no host, the name does not resolve, or mail may not be sent to one of its addresses: another
-    /// look-up could return that one.
+    /// The text has no host, the name does not resolve, or sending to one of its addresses is not permitted: another
+    /// lookup could return that one.
     pub fn resolve(text: &str, allowed: &[String]) -> Result<Self> {
         let malformed = || Error::Spec(format!("--via {text}: write HOST:PORT, with a port from 1 to 65535"));
         let (host, port) = split(text).ok_or_else(malformed)?;

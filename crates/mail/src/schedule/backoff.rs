@@ -1,4 +1,4 @@
-//! How long to wait after a failure: twice as long each time, with jitter.
+//! Exponential backoff: the wait after a failure doubles each time, with jitter.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -9,20 +9,20 @@ use std::time::Duration;
 pub struct Backoff {
     /// The wait after the first failure.
     pub first: Duration,
-    /// The longest wait.
+    /// The maximum wait.
     pub longest: Duration,
 }
 
 impl Backoff {
-    /// Returns the wait after so many failures without jitter, in nanoseconds.
+    /// Returns the wait after a number of failures without jitter, in nanoseconds.
     pub(crate) fn nominal_ns(&self, failures: u32) -> u64 {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let doublings = failures.saturating_sub(1).min(62);
         nanoseconds(self.first).saturating_mul(1 << doublings).min(nanoseconds(self.longest))
     }
 
-    /// Returns the wait after so many failures, in nanoseconds: a random time from half of the nominal one up to all of
-    /// it, so that recipients that failed together do not return together.
+    /// Returns the wait after a number of failures, in nanoseconds: a random time between half of the nominal wait and
+    /// all of it, so that recipients that failed together are not retried together.
     pub(crate) fn delay_ns(&self, failures: u32, rng: &mut ChaCha8Rng) -> u64 {
         let nominal = self.nominal_ns(failures);
         nominal - (rng.random::<f64>() * (nominal / 2) as f64) as u64

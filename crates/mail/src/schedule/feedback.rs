@@ -1,9 +1,9 @@
-//! The limit on the connections to a site, which follows its answers.
+//! The limit on the connections to a site, which adapts to its answers.
 //!
 //! The rule is that of Postfix 2.5 (W. Venema and P. Rak, `SCHEDULER_README`): a success adds g(N) to a sum, a failure
 //! subtracts f(N) from another one, and the limit N changes by whole steps of these sums: upwards at the end of the
-//! 1/g(N) successes, downwards at the begin of the 1/f(N) failures, because a correction must not wait. After as many
-//! failures in a row as there are connections (a pseudo-cohort), the site is given up for a time.
+//! 1/g(N) successes, downwards at the beginning of the 1/f(N) failures, because a correction must not wait. After as
+//! many consecutive failures as there are connections (a pseudo-cohort), the site is given up for a time.
 //!
 //! A server that refuses the connections above L keeps the limit between L and L + 1, and 1 in 1 + ceil(1/g(L))
 //! connections is refused.
@@ -40,11 +40,11 @@ pub(crate) struct Window {
     feedback: Feedback,
     initial: u32,
     limit: u32,
-    /// What the successes since the last change of the limit add up to.
+    /// The sum of the successes since the last change of the limit.
     success: f64,
-    /// What is left until failures decrease the limit.
+    /// The remainder until failures decrease the limit.
     failure: f64,
-    /// The pseudo-cohorts of failures without a success.
+    /// The number of pseudo-cohorts of failures since the last success.
     failed_cohorts: f64,
 }
 
@@ -59,18 +59,18 @@ impl Window {
         self.limit
     }
 
-    /// Forgets what is known about the site.
+    /// Forgets everything about the site.
     pub(crate) fn restart(&mut self) {
         *self = Self::new(self.initial, self.feedback);
     }
 
-    /// Forgets what is known about a site, but that it did not answer: it begins with one connection.
+    /// Forgets everything about a site except that it did not answer: it begins with one connection.
     pub(crate) fn restart_with_one(&mut self) {
         *self = Self { limit: 1, ..Self::new(self.initial, self.feedback) };
     }
 
-    /// Notes a success, at a number of open connections. The limit stays close to that number: otherwise a failure
-    /// would reduce what is not used.
+    /// Records a success at a number of open connections. The limit stays close to that number: otherwise a failure
+    /// would reduce a limit that is not reached.
     pub(crate) fn succeed(&mut self, open: u32, most: u32) {
         self.failed_cohorts = 0.0;
         if self.limit >= most || self.limit >= open + self.initial {
@@ -85,7 +85,7 @@ impl Window {
         self.limit = self.limit.min(most);
     }
 
-    /// Notes a failure. Returns whether there was a whole pseudo-cohort of failures.
+    /// Records a failure. Returns whether it completes a pseudo-cohort of failures.
     pub(crate) fn fail(&mut self) -> bool {
         self.failed_cohorts += 1.0 / f64::from(self.limit);
         if self.failed_cohorts >= 1.0 - ROUNDING {
@@ -106,8 +106,8 @@ impl Window {
 mod tests {
     use super::*;
 
-    /// The share of connections that a server refuses which takes `server` at a time, from a client with a limit of
-    /// `client`: each connection has one message, which takes the same time, and a refused one ends at once.
+    /// Returns the share of connections refused by a server that accepts `server` at a time, from a client with a limit
+    /// of `client`. Each connection carries one message of equal duration; a refused one ends at once.
     fn refused(feedback: Feedback, client: u32, server: u32) -> f64 {
         let mut window = Window::new(5, feedback);
         let mut running = std::collections::VecDeque::new();
@@ -128,8 +128,8 @@ mod tests {
         f64::from(refused) / f64::from(all)
     }
 
-    /// Postfix measured 16.5%, 24.5% and 49.7% where the rule says 1/6, 1/4 and 1/2 (`SCHEDULER_README`: client limit
-    /// 20, server limit 5).
+    /// Postfix measured 16.5%, 24.5% and 49.7% where the rule predicts 1/6, 1/4 and 1/2 (`SCHEDULER_README`: client
+    /// limit 20, server limit 5).
     #[test]
     fn the_shares_of_refusals_are_those_that_postfix_published() {
         for (feedback, published) in

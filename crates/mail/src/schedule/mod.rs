@@ -1,7 +1,7 @@
-//! Which recipient is sent to next, over how many connections, and when one that was deferred is tried again.
+//! The schedule: which recipient is sent to next, over how many connections, and when a deferred one is tried again.
 //!
 //! Recipients wait in the queue of their site: the servers that take mail for their domains. A site has a limit on its
-//! connections that follows its answers ([`feedback`]), and waits after it could not be reached ([`backoff`]).
+//! connections that adapts to its answers ([`feedback`]), and waits after it could not be reached ([`backoff`]).
 
 mod backoff;
 mod feedback;
@@ -24,30 +24,31 @@ use suspension::Suspension;
 /// The site of a recipient whose domain was not looked up successfully.
 pub(crate) const NO_SITE: u32 = u32::MAX;
 
-/// How long the limit holds that follows from a connection which this host could not open, in nanoseconds: other
-/// programs give descriptors and ports back.
+/// How long the connections are limited after this host could not open one, in nanoseconds: other programs may release
+/// descriptors and ports.
 const LOST_NS: u64 = 60_000_000_000;
 
 /// The limits of a schedule.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The most connections in all.
+    /// Maximum number of connections in total.
     pub sessions: u32,
-    /// The most connections to a site.
+    /// Maximum number of connections to a site.
     pub per_site: u32,
-    /// The connections to a site before anything is known about it.
+    /// The initial limit on the connections to a site.
     pub initial: u32,
-    /// How the limit of a site follows its answers.
+    /// How the limit of a site adapts to its answers.
     pub feedback: Feedback,
     /// How long a recipient or a site waits after a failure.
     pub backoff: Backoff,
-    /// How often a recipient is tried in a run, and a site in a row, before it is left to a later run.
+    /// Maximum number of attempts for a recipient in a run, and of consecutive attempts for a site, before it is left
+    /// to a later run.
     pub attempts: u32,
-    /// The seed of the draws.
+    /// The seed of the random draws.
     pub seed: u64,
 }
 
-/// The recipients that were read and are neither sent to nor given up, by site.
+/// The recipients that were read and are neither done nor given up, by site.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     pub(crate) recipients: Recipients,
@@ -58,16 +59,16 @@ pub(crate) struct Schedule {
     delayed: BinaryHeap<Reverse<(u64, u32)>>,
     /// Sites that wait, by the time at which they are tried again.
     blocked: BinaryHeap<Reverse<(u64, u32)>>,
-    /// How sites wait that a relay could not reach; none if they are given up after so many attempts.
+    /// The waits of sites that a relay could not reach; none if such sites are given up after the limit of attempts.
     suspension: Option<Suspension>,
     /// Sites that may be able to use another connection: starved ones.
     starved: VecDeque<u32>,
-    /// Recipients whose time has come and whose domain is to be looked up again.
+    /// Recipients that are due and whose domain must be looked up again.
     unplaced: Vec<u32>,
-    /// The connections in all, and those of them that were not greeted yet.
+    /// The number of connections, and of those that were not greeted yet.
     open: u32,
     opening: u32,
-    /// The most connections that this host could open, and until when that is the limit.
+    /// The number of connections that this host could open, and when that limit expires.
     lost: Option<(u32, u64)>,
 }
 
@@ -89,7 +90,7 @@ impl Schedule {
         }
     }
 
-    /// Adds sites until there are so many.
+    /// Adds sites until there are `count`.
     pub(crate) fn add_sites(&mut self, count: usize) {
         while self.sites.len() < count {
             self.sites.push(Site::new(&self.limits));
@@ -107,7 +108,7 @@ impl Schedule {
         needed
     }
 
-    /// Forgets what is known about a site that nobody needs; its number is that of another one next.
+    /// Forgets everything about an unused site; its number will be reused for another one.
     pub(crate) fn forget_site(&mut self, site: u32) {
         if let Some(one) = self.sites.get_mut(site as usize) {
             *one = Site::new(&self.limits);
@@ -121,14 +122,14 @@ impl Schedule {
         self.note(site);
     }
 
-    /// Puts a recipient back to the front of the queue of its site: it was not tried.
+    /// Returns an untried recipient to the front of the queue of its site.
     pub(crate) fn put_back(&mut self, id: u32) {
         let site = self.recipients.get(id).site;
         self.sites[site as usize].queue.push_front(id);
         self.note(site);
     }
 
-    /// Returns whether this host could not open a connection a short while ago, so that those it had are the limit.
+    /// Returns whether this host could not open a connection recently, so that the number it had then is the limit.
     pub(crate) fn is_short(&self) -> bool {
         self.lost.is_some()
     }
@@ -143,7 +144,7 @@ impl Schedule {
         self.sites[site as usize].queue.pop_front()
     }
 
-    /// Notes a failed attempt. Returns whether the recipient is tried again in this run, and if so delays it.
+    /// Records a failed attempt. If the recipient is tried again in this run, delays it and returns true.
     pub(crate) fn delay(&mut self, id: u32, now_ns: u64) -> bool {
         let entry = self.recipients.get_mut(id);
         entry.attempts += 1;
@@ -161,7 +162,7 @@ impl Schedule {
         u64::try_from(self.limits.backoff.longest.max(of_site).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Queues the recipients and wakes the sites whose time has come.
+    /// Queues the recipients and wakes the sites that are due.
     pub(crate) fn advance(&mut self, now_ns: u64) {
         while let Some((_, id)) = pop_due(&mut self.delayed, now_ns) {
             match self.recipients.get(id).site {
@@ -175,7 +176,7 @@ impl Schedule {
         self.lost = self.lost.filter(|&(_, until_ns)| until_ns > now_ns);
     }
 
-    /// Takes the recipients whose domain is to be looked up again.
+    /// Takes the recipients whose domain must be looked up again.
     pub(crate) fn take_unplaced(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.unplaced)
     }
@@ -200,7 +201,7 @@ impl Schedule {
                 if let Some(suspension) = self.suspension.as_mut().filter(|_| one.failed_rounds > 0) {
                     suspension.counts.probes += 1;
                 }
-                // The next connection is that of another site, if there is one.
+                // The next connection goes to another site, if there is one.
                 self.starved.rotate_left(1);
                 return Some(site);
             }
@@ -210,13 +211,13 @@ impl Schedule {
         None
     }
 
-    /// Notes that a connection was greeted.
+    /// Records that a connection was greeted.
     pub(crate) fn greeted(&mut self, site: u32) {
         self.opening -= 1;
         self.sites[site as usize].opening -= 1;
     }
 
-    /// Notes that a connection was closed, and whether it had been greeted.
+    /// Records that a connection was closed, and whether it had been greeted.
     pub(crate) fn closed(&mut self, site: u32, was_greeted: bool) {
         let one = &mut self.sites[site as usize];
         one.open -= 1;
@@ -226,31 +227,31 @@ impl Schedule {
         self.note(site);
     }
 
-    /// Changes the most connections in all.
+    /// Changes the maximum number of connections.
     pub(crate) fn set_sessions(&mut self, sessions: u32) {
         (self.limits.sessions, self.lost) = (sessions, None);
     }
 
-    /// Returns the most connections in all for now.
+    /// Returns the current maximum number of connections.
     fn sessions(&self) -> u32 {
         self.lost.map_or(self.limits.sessions, |(most, _)| most.min(self.limits.sessions))
     }
 
-    /// Notes that this host cannot open a connection more than it has, which are the limit for [`LOST_NS`]. Returns how
-    /// many those are.
+    /// Records that this host cannot open another connection. The number that it has is the limit for [`LOST_NS`].
+    /// Returns that number.
     pub(crate) fn lose_connection(&mut self, site: u32, now_ns: u64) -> u32 {
         self.closed(site, false);
         self.lost = Some((self.open, now_ns.saturating_add(LOST_NS)));
         self.open
     }
 
-    /// Gives a site up for this run. Returns its recipients that wait, those that were deferred included.
+    /// Gives a site up for this run. Returns its waiting recipients, including deferred ones.
     pub(crate) fn give_up(&mut self, site: u32) -> Vec<u32> {
         self.sites[site as usize].is_given_up = true;
         self.abandon(site)
     }
 
-    /// Takes the recipients of a site that wait, those that were deferred included.
+    /// Takes the waiting recipients of a site, including deferred ones.
     pub(crate) fn abandon(&mut self, site: u32) -> Vec<u32> {
         let mut all: Vec<u32> = self.sites[site as usize].queue.drain(..).collect();
         let recipients = &self.recipients;
@@ -269,8 +270,8 @@ impl Schedule {
         self.sites.get(site as usize).is_some_and(|site| site.is_given_up)
     }
 
-    /// Notes that a server of a site answered a greeting or finished a transaction as it should. Returns whether a
-    /// relay could not reach the site before.
+    /// Records that a server of a site answered a greeting or finished a transaction correctly. Returns whether a relay
+    /// could not reach the site before.
     pub(crate) fn succeeded(&mut self, site: u32) -> bool {
         let limit = self.limits.per_site;
         let had_failed = self.answered(site);
@@ -280,18 +281,18 @@ impl Schedule {
         had_failed
     }
 
-    /// Returns how often a site has been left, for [`Self::failed`].
+    /// Returns the number of times that a site was left, for [`Self::failed`].
     pub(crate) fn epoch(&self, site: u32) -> u32 {
         self.sites[site as usize].epoch
     }
 
-    /// Notes that a connection to a site could not be established, or that a server refused more work (421). `epoch` is
-    /// that of its opening. Returns whether the site was tried often enough in a row: its recipients are to be left to
-    /// a later run.
+    /// Records that a connection to a site could not be established, or that a server refused more work (421). `epoch`
+    /// is the site's epoch when the connection was opened. Returns whether the site has reached its limit of
+    /// consecutive attempts: its recipients must then be left to a later run.
     pub(crate) fn failed(&mut self, site: u32, epoch: u32, now_ns: u64) -> bool {
         let one = &mut self.sites[site as usize];
-        // Recipients that came since the site was left may have a connection that works: they do not wait because of
-        // those that were opened before.
+        // Recipients that arrived after the site was left may have a working connection: failures of older connections
+        // must not make them wait.
         if one.is_blocked || one.epoch != epoch || !one.window.fail() {
             return false;
         }
@@ -327,7 +328,7 @@ impl Schedule {
     }
 }
 
-/// Takes the first entry if its time has come, which is returned with it.
+/// Takes the first entry if it is due, and returns its time and the entry.
 fn pop_due(heap: &mut BinaryHeap<Reverse<(u64, u32)>>, now_ns: u64) -> Option<(u64, u32)> {
     let Reverse((at_ns, entry)) = *heap.peek()?;
     if at_ns > now_ns {
@@ -347,7 +348,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    /// A schedule with a site at which ten recipients wait.
+    /// Returns a schedule with a site with ten waiting recipients.
     fn schedule() -> Schedule {
         let backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
         let feedback = Feedback::Inverse;
@@ -365,7 +366,8 @@ mod tests {
         schedule
     }
 
-    /// It held for ever, so that a relay had as few connections as it had when descriptors were short once.
+    /// The limit was once permanent, so that after one shortage of descriptors a relay never had more connections than
+    /// it had then.
     #[test]
     fn the_limit_of_this_host_holds_for_a_minute() {
         let mut schedule = schedule();
@@ -376,14 +378,14 @@ mod tests {
         assert_eq!(schedule.next_connection(), None);
         schedule.advance(5 + LOST_NS);
         assert_eq!((schedule.next_connection(), schedule.next_ns()), (Some(0), u64::MAX));
-        // The limit of the user still holds, and another one is in force at once.
+        // The user's limit still applies, and a new one applies at once.
         assert_eq!([schedule.next_connection(), schedule.next_connection()], [Some(0), None]);
         assert_eq!(schedule.lose_connection(0, 7), 3);
         schedule.set_sessions(5);
         assert_eq!([(); 3].map(|()| schedule.next_connection()), [Some(0), Some(0), None]);
     }
 
-    /// A site that did not answer took a connection for each message that came for it.
+    /// A site that did not answer was once tried with a connection for each message that arrived for it.
     #[test]
     fn a_site_that_did_not_answer_gets_one_connection_after_each_wait() {
         let mut schedule = schedule();
@@ -412,7 +414,7 @@ mod tests {
             schedule.closed(0, false);
             assert!(schedule.failed(0, schedule.epoch(0), now_ns));
         }
-        // The user wants mail to be tried now.
+        // The user requests a flush.
         schedule.resume_all();
         assert_eq!([schedule.next_connection(), schedule.next_connection()], [Some(0), None]);
         schedule.greeted(0);
@@ -421,7 +423,7 @@ mod tests {
         assert_eq!(schedule.next_connection(), Some(0));
     }
 
-    /// A connection of before that works shows that the site answers.
+    /// A working connection from before shows that the site answers.
     #[test]
     fn an_answer_ends_the_wait_of_a_site_and_the_next_wait_is_short_again() {
         let mut schedule = schedule();
@@ -435,12 +437,12 @@ mod tests {
         schedule.greeted(0);
         assert!(schedule.succeeded(0) && schedule.suspended(0).is_none());
         assert_eq!(fail(&mut schedule, 500_000_000), Some(1_500_000_000));
-        // The time of the first wait is not that of the second.
+        // The end of the first wait does not end the second one.
         schedule.advance(1_000_000_000);
         assert!(schedule.suspended(0).is_some());
     }
 
-    /// A relay that runs for months gets mail for ever more sites that do not exist.
+    /// A relay that runs for months gets mail for ever more unreachable sites.
     #[test]
     fn as_many_sites_wait_as_may_be_and_the_first_ones_are_tried_early() {
         let mut schedule = schedule();
@@ -451,7 +453,7 @@ mod tests {
         }
         let waiting: Vec<u32> = (0..1000).filter(|&site| schedule.suspended(site).is_some()).collect();
         assert_eq!((waiting, schedule.site_counts().suspended), (vec![997, 998, 999], 3));
-        // Those that answer leave nothing behind.
+        // Sites that answer leave no entries behind.
         for now_ns in 0..1000 {
             schedule.succeeded(999);
             while !schedule.failed(999, schedule.epoch(999), now_ns) {}
@@ -459,8 +461,8 @@ mod tests {
         assert!(schedule.blocked.len() < 100, "{}", schedule.blocked.len());
     }
 
-    /// With one connection at a time, each failure of those that were open when a site was left deferred all the mail
-    /// that had come for it since.
+    /// With a limit of one connection, each failure of a connection opened before a site was left once deferred all the
+    /// mail that had arrived for it since.
     #[test]
     fn connections_of_before_a_site_was_left_do_not_leave_it_again() {
         let mut schedule = schedule();
@@ -474,7 +476,7 @@ mod tests {
             schedule.failed(0, old, 1)
         };
         while !fail(&mut schedule) {}
-        // Its time has come, and mail with it.
+        // The site's wait ends, and its mail is due.
         schedule.resume_all();
         assert!(schedule.open_count() > 1);
         while schedule.open_count() > 0 {
@@ -485,7 +487,7 @@ mod tests {
         assert!(schedule.failed(0, schedule.epoch(0), 1));
     }
 
-    /// The number of a site that is forgotten becomes that of another one: nothing may be left that has it.
+    /// The number of a forgotten site is reused for another one, so no reference to it may remain.
     #[test]
     fn sites_with_recipients_or_connections_are_needed() {
         let mut schedule = schedule();

@@ -1,5 +1,5 @@
-//! The recipients in memory: those that were read and are neither done nor given up. A place that becomes free is used
-//! again with its memory, so a long list allocates nothing per recipient.
+//! The recipients in memory: those that were read and are neither done nor given up. Free entries are reused with their
+//! memory, so a long list needs no allocation per recipient.
 
 use crate::input::{Letter, Offer};
 use crate::ledger::State;
@@ -9,22 +9,22 @@ use std::rc::Rc;
 /// A recipient.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
-    /// The number by which the input knows it.
+    /// The number of the recipient in the input.
     pub(crate) number: u64,
     pub(crate) record: Record,
-    /// What is sent to it; none while the place is free.
+    /// The letter sent to it; none while the entry is free.
     letter: Option<Rc<Letter>>,
     /// The site of its domain.
     pub(crate) site: u32,
-    /// Its domain in the table of domains.
+    /// The index of its domain in the table of domains.
     pub(crate) domain: u32,
-    /// How often it was tried in this run.
+    /// The number of attempts in this run.
     pub(crate) attempts: u32,
-    /// What the ledger says about it.
+    /// Its state in the ledger.
     pub(crate) state: Option<State>,
 }
 
-/// The recipients, by an index that stays the same while a recipient is here.
+/// The recipients, by an index that does not change while a recipient is in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Recipients {
     entries: Vec<Entry>,
@@ -65,14 +65,14 @@ impl Recipients {
         &mut self.entries[id as usize]
     }
 
-    /// Returns what is sent to a recipient.
+    /// Returns the letter of a recipient.
     #[inline]
     pub(crate) fn letter(&self, id: u32) -> Rc<Letter> {
         #[expect(clippy::expect_used, reason = "an entry that is in use has a letter")]
         Rc::clone(self.get(id).letter.as_ref().expect("the recipient is in memory"))
     }
 
-    /// Returns whether the same is sent to two recipients.
+    /// Returns whether two recipients have the same letter.
     pub(crate) fn share_letter(&self, one: u32, other: u32) -> bool {
         matches!((&self.get(one).letter, &self.get(other).letter), (Some(one), Some(other)) if Rc::ptr_eq(one, other))
     }

@@ -7,22 +7,22 @@ use std::collections::VecDeque;
 /// The state of a site.
 #[derive(Debug)]
 pub(crate) struct Site {
-    /// Recipients that can be sent to now.
+    /// The recipients that can be sent to now.
     pub(super) queue: VecDeque<u32>,
-    /// The number of connections, those being established included.
+    /// The number of connections, including those being established.
     pub(super) open: u32,
     /// Those of them that were not greeted yet.
     pub(super) opening: u32,
     pub(super) window: Window,
-    /// How often in a row the site was given up for a time.
+    /// The number of consecutive times that the site was given up for a time.
     pub(super) failed_rounds: u32,
-    /// How often it was left. What connections of an earlier time meet says nothing about later ones.
+    /// The number of times it was left. Failures of connections from an earlier epoch do not affect later ones.
     pub(super) epoch: u32,
     /// Whether it waits after failures.
     pub(super) is_blocked: bool,
-    /// Until when.
+    /// When the wait ends.
     pub(super) until_ns: u64,
-    /// Why, if its recipients are deferred meanwhile.
+    /// The reason for the wait, if its recipients are deferred meanwhile.
     pub(super) reason: Box<str>,
     /// Whether it is not tried again in this run.
     pub(super) is_given_up: bool,
@@ -47,12 +47,12 @@ impl Site {
         }
     }
 
-    /// Returns whether another connection would have something to do and is allowed.
+    /// Returns whether another connection is useful and allowed.
     pub(super) fn wants_connection(&self) -> bool {
         !self.is_blocked && self.queue.len() > self.opening as usize && self.open < self.window.limit()
     }
 
-    /// Returns whether something is known about it that must not be forgotten, apart from its recipients.
+    /// Returns whether it has state that must not be forgotten, apart from its recipients.
     pub(super) fn is_needed(&self) -> bool {
         self.open > 0 || self.is_blocked || self.is_given_up || self.is_starved
     }

@@ -1,31 +1,31 @@
-//! Sites that did not answer and are not tried for a time, as Postfix's queue manager has them: the wait doubles from
-//! one failure to the next, and when it has passed one connection finds out whether the site answers again. Meanwhile
-//! its recipients are deferred without a try, so that a dead site costs one connection for each wait, however much mail
-//! comes for it.
+//! Suspension of sites that did not answer, as in Postfix's queue manager. The wait doubles from one failure to the
+//! next. When it has passed, one connection probes whether the site answers again. Meanwhile its recipients are
+//! deferred without an attempt, so that a dead site costs one connection for each wait, however much mail arrives for
+//! it.
 
 use super::{Backoff, Schedule};
 use std::cmp::Reverse;
 
-/// The sites that wait, at most. Beyond that the one whose turn is next is tried early.
+/// Maximum number of suspended sites. Beyond it, the site that is due next is tried early.
 const MOST_SUSPENDED: u64 = 20_000;
 
-/// The characters of a reason that are kept.
+/// Maximum length of a stored reason, in characters.
 const REASON_CHARS: usize = 512;
 
-/// What is counted about sites that did not answer.
+/// The counts of sites that did not answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SiteCounts {
-    /// The sites that are not tried for now.
+    /// The number of sites that are currently suspended.
     pub(crate) suspended: u64,
-    /// How often a site began to wait.
+    /// The number of suspensions so far.
     pub(crate) suspensions: u64,
-    /// The connections that were to find out whether a site answers again.
+    /// The number of connections that probed whether a site answers again.
     pub(crate) probes: u64,
-    /// The recipients that were deferred without a try.
+    /// The number of recipients deferred without an attempt.
     pub(crate) recipients: u64,
 }
 
-/// How sites wait.
+/// The suspension of sites.
 #[derive(Debug)]
 pub(super) struct Suspension {
     pub(super) backoff: Backoff,
@@ -34,44 +34,44 @@ pub(super) struct Suspension {
 }
 
 impl Schedule {
-    /// Makes sites wait that did not answer, and not give them up: a relay gets more mail for them.
+    /// Makes sites that did not answer wait instead of giving them up: a relay gets more mail for them.
     pub(crate) fn with_suspension(mut self, backoff: Backoff) -> Self {
         self.suspension = Some(Suspension { backoff, most: MOST_SUSPENDED, counts: SiteCounts::default() });
         self
     }
 
-    /// Returns what is counted about sites that did not answer.
+    /// Returns the counts of sites that did not answer.
     pub(crate) fn site_counts(&self) -> SiteCounts {
         self.suspension.as_ref().map_or(SiteCounts::default(), |suspension| suspension.counts)
     }
 
-    /// Returns until when a site is not tried, and why; `None` if it is tried.
+    /// Returns the end of a site's suspension and the reason; `None` if it is not suspended.
     pub(crate) fn suspended(&self, site: u32) -> Option<(u64, &str)> {
         self.suspension.as_ref()?;
         let one = self.sites.get(site as usize)?;
         one.is_blocked.then_some((one.until_ns, &*one.reason))
     }
 
-    /// Notes that a recipient was deferred because its site is not tried.
+    /// Counts a recipient that was deferred because its site is suspended.
     pub(crate) fn count_suspended_recipient(&mut self) {
         if let Some(suspension) = &mut self.suspension {
             suspension.counts.recipients += 1;
         }
     }
 
-    /// Sets why a site is not tried.
+    /// Sets the reason for a site's suspension.
     pub(crate) fn set_reason(&mut self, site: u32, reason: &str) {
         self.sites[site as usize].reason = reason.chars().take(REASON_CHARS).collect::<String>().into();
     }
 
-    /// Takes back the last failure of a site, which was not its own, so that its waits do not grow by it. The site has
-    /// failed still: the next connection finds out whether it answers.
+    /// Takes back the last failure of a site, which the site did not cause, so that its waits do not grow. The site
+    /// still counts as failed: the next connection probes whether it answers.
     pub(crate) fn forgive(&mut self, site: u32) {
         let one = &mut self.sites[site as usize];
         one.failed_rounds = one.failed_rounds.saturating_sub(1).max(1);
     }
 
-    /// Begins the wait of a site. Returns false if sites do not wait in this run.
+    /// Suspends a site. Returns false if sites are not suspended in this run.
     pub(super) fn suspend(&mut self, site: u32, now_ns: u64) -> bool {
         let Some(Suspension { backoff, most, counts }) = &mut self.suspension else { return false };
         let one = &mut self.sites[site as usize];
@@ -94,7 +94,7 @@ impl Schedule {
         true
     }
 
-    /// Ends the wait of a site whose time has come. Returns whether it waited for that time.
+    /// Ends the wait of a site that is due. Returns whether it was waiting until `at_ns`.
     pub(super) fn end_wait(&mut self, site: u32, at_ns: u64) -> bool {
         let one = &mut self.sites[site as usize];
         if !one.waits_until(at_ns) {
@@ -102,7 +102,7 @@ impl Schedule {
         }
         one.is_blocked = false;
         match &mut self.suspension {
-            // It still has one connection.
+            // The site is still limited to one connection.
             Some(Suspension { counts, .. }) => counts.suspended -= 1,
             None => one.window.restart(),
         }
@@ -110,7 +110,7 @@ impl Schedule {
         true
     }
 
-    /// Ends the waits of all sites: the user wants mail to be tried now.
+    /// Ends the waits of all sites, because the user requests a flush.
     pub(crate) fn resume_all(&mut self) {
         if self.suspension.is_some() {
             for Reverse((at_ns, site)) in std::mem::take(&mut self.blocked) {

@@ -1,5 +1,4 @@
-//! An input that receives recipients while the engine runs, and hands out again those that it gets back: what a queue
-//! does.
+//! An input that receives recipients while the engine runs, and hands out returned ones again, like a queue.
 
 use super::network::Virtual;
 use super::{SECOND, Scenario, Silent, World};
@@ -17,18 +16,18 @@ use std::rc::Rc;
 
 const LETTERS: u32 = 3;
 
-/// The time between the arrivals of recipients.
+/// The time between two arrivals of recipients.
 const INTERVAL_NS: u64 = SECOND / 50;
 
 #[derive(Debug)]
 struct Feed {
     letters: Vec<Rc<Letter>>,
-    /// Recipients that wait, each with the time from which it may be handed out.
+    /// Waiting recipients, each with the time from which it may be handed out.
     waiting: VecDeque<(u32, u64)>,
     states: Vec<Option<State>>,
     is_held: Vec<bool>,
     was_handed_out: Vec<bool>,
-    /// How often the engine was told to come back later.
+    /// The number of times that the feed had no recipient ready.
     later: u32,
 }
 

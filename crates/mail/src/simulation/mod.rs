@@ -1,17 +1,17 @@
 //! Deliveries in virtual time over a simulated network, for tests: the real engine, schedule, sessions and ledger, with
-//! servers that fail when the seed says so.
+//! servers whose failures are determined by a seed.
 //!
-//! All mail goes to one server, or each domain is looked up at a name server whose answers are lost, late or failures,
-//! and its mail goes to hosts that other domains share.
+//! Either all mail goes to one server, or each domain is looked up. The answers of the name server may be lost, late or
+//! failures, and domains share hosts.
 //!
-//! A connection is refused, never established, reset after any number of bytes in either direction, closed in one
-//! direction, or silent from some command on; what is sent is accepted in pieces, and what is received comes in pieces.
-//! The engine is killed at any write of the ledger, of which any part may be written, and started again.
+//! A connection may be refused, never established, reset after any number of bytes in either direction, half-closed, or
+//! silent from some command on. Data is sent and received in pieces. The engine may be killed at any write of the
+//! ledger, any part of which may be written, and is started again.
 //!
-//! Two inputs are tested so: a list with its ledger, here, and the [queue](queue) of a relay.
+//! Two inputs are tested in this way: a list with its ledger, here, and the [queue](queue) of a relay.
 //!
 //! The simulation knows what each server accepted, which replies the engine has read, and what the ledger holds. So it
-//! notices a recipient that is lost, and one that is sent to after it was acknowledged.
+//! detects a lost recipient, and one that is sent to after it was acknowledged.
 
 mod feed;
 mod names;
@@ -43,10 +43,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use storage::Memory;
 
-/// A second in nanoseconds.
+/// One second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
-/// How many runs a schedule of faults may take: more means that the engine makes no progress.
+/// Maximum number of runs for a schedule of faults: more mean that the engine makes no progress.
 const MOST_RUNS: u32 = 400;
 
 struct Silent;
@@ -55,32 +55,33 @@ impl Observer for Silent {
     fn progress(&mut self, _: &Progress) {}
 }
 
-/// What is known outside the engine.
+/// The state outside the engine.
 #[derive(Debug)]
 struct World {
     rng: ChaCha8Rng,
     now_ns: u64,
     mode: Mode,
-    /// Whether each domain has its own hosts.
+    /// Whether domains have different hosts.
     is_by_domain: bool,
     /// The number of the letter that each recipient gets, if there is more than one.
     letters: Vec<u32>,
-    /// How likely a fault is, 0 to 1.
+    /// The probability of a fault, 0 to 1.
     fault: f64,
     /// For each recipient, how often a server accepted the message for it.
     accepted: Vec<u32>,
-    /// For each recipient, whether the engine that runs now has read a final reply, or the ledger holds one.
+    /// For each recipient, whether the current engine has read a final reply, or the ledger holds one.
     is_final: Vec<bool>,
-    /// What senders get from a relay.
+    /// The reports that senders get from a relay.
     senders: Senders,
-    /// After how many commands and contents every server falls silent; if this is `None`, the seed says when.
+    /// The number of commands and contents after which every server falls silent; if this is `None`, the seed
+    /// determines it.
     silence: Option<u64>,
-    /// A host, by the last byte of its address, that greets clients and takes no mail: it answers MAIL so, or resets
-    /// the connection.
+    /// A host, by the last byte of its address, that greets clients but takes no mail: it answers MAIL with this code,
+    /// or resets the connection.
     useless: Option<(u8, Option<u16>)>,
-    /// The most connections that the engine's host can have.
+    /// Maximum number of connections of the engine's host.
     descriptors: u32,
-    /// The connections at a time.
+    /// The number of open connections.
     open: u32,
     most_open: u32,
 }
@@ -107,9 +108,9 @@ struct Scenario {
     batch: usize,
     per_connection: u64,
     is_template: bool,
-    /// How likely a write of the ledger kills the engine.
+    /// The probability that a write of the ledger kills the engine.
     kill: f64,
-    /// Whether each domain is looked up; otherwise one server takes all mail.
+    /// Whether each domain is looked up; otherwise all mail goes to one server.
     is_by_domain: bool,
 }
 
@@ -172,7 +173,7 @@ impl Scenario {
         let lookups = Lookups { server, port: 25, allowed: Vec::new(), own_name: "localhost".to_owned() };
         let mut routes = Routes::by_domain(lookups, self.seed).unwrap();
         if self.seed.is_multiple_of(2) {
-            // Sites are forgotten as soon as that is possible.
+            // Sites are forgotten as soon as possible.
             routes.set_many_sites(0);
         }
         routes
@@ -209,8 +210,8 @@ impl Scenario {
         }
     }
 
-    /// Runs engines until nothing is left, and checks what they did. Returns the number of runs and of duplicates that
-    /// SMTP cannot exclude.
+    /// Runs engines until no recipient is left, and checks their results. Returns the number of runs, and of duplicates
+    /// that SMTP cannot prevent.
     fn run(&self) -> (u32, u32) {
         let world = Rc::new(RefCell::new(self.world()));
         let bytes = Rc::new(RefCell::new(Vec::new()));
@@ -254,7 +255,8 @@ impl Scenario {
         outcome.is_ok()
     }
 
-    /// Compares the ledger with what the servers accepted. Returns for each recipient whether its state is final.
+    /// Compares the ledger with the messages that the servers accepted. Returns for each recipient whether its state is
+    /// final.
     fn check(&self, world: &World, bytes: &[u8]) -> Vec<bool> {
         let storage = Memory::new(Rc::new(RefCell::new(bytes.to_vec())), 0.0, 0);
         let (_, history) = ledger::open_storage(storage, self.mode, &self.message(), Sync::Never).unwrap();
@@ -273,7 +275,7 @@ impl Scenario {
     }
 }
 
-/// Runs so many schedules, from a seed on.
+/// Runs `count` schedules, from seed `first` on.
 fn run_seeds(first: u64, count: u64) -> (u32, u32) {
     let mut sum = (0, 0);
     for seed in first..first + count {
@@ -283,20 +285,20 @@ fn run_seeds(first: u64, count: u64) -> (u32, u32) {
     sum
 }
 
-/// Returns the first seed and the number of the schedules that the user chooses, or else so many.
+/// Returns the first seed and the number of schedules chosen by the user; by default, `count` from seed 0.
 fn chosen_seeds(count: u64) -> (u64, u64) {
     let chosen = std::env::var("LANDAU_MAIL_SEEDS").ok();
     let chosen = chosen.as_deref().and_then(|text| text.split_once(':'));
     chosen.map_or((0, count), |(first, count)| (first.parse().unwrap(), count.parse().unwrap()))
 }
 
-/// `LANDAU_MAIL_SEEDS=FIRST:COUNT` chooses other schedules: 0:10000 is the proof that docs/mail.md names.
+/// `LANDAU_MAIL_SEEDS=FIRST:COUNT` chooses other schedules: 0:10000 is the proof that docs/mail.md refers to.
 #[test]
 fn no_recipient_is_lost_and_none_is_sent_to_after_its_acknowledgement() {
     let (first, count) = chosen_seeds(2_000);
     let (runs, duplicates) = run_seeds(first, count);
     assert!(u64::from(runs) > count, "no engine was killed");
-    // The schedules do reach the time between acknowledgement and write, in which a duplicate cannot be avoided.
+    // The schedules must reach the time between acknowledgement and write, in which a duplicate cannot be avoided.
     assert!(count < 1_000 || duplicates > 0, "{runs} runs without a crash after an acknowledgement");
 }
 
@@ -308,8 +310,8 @@ fn without_faults_every_recipient_is_sent_to_once() {
     }
 }
 
-/// The deadline of EHLO's reply stayed in force: with 19,000 connections, those opened ahead of time were lost by a
-/// timeout before they had work.
+/// The deadline for the reply to EHLO once stayed in force. With 19,000 connections, those opened in advance timed out
+/// before they had work.
 #[test]
 fn a_connection_that_is_held_does_not_time_out() {
     let scenario = Scenario { recipients: 20, fault: 0.0, is_by_domain: false, ..Scenario::of_seed(0) };
@@ -328,7 +330,7 @@ fn a_connection_that_is_held_does_not_time_out() {
     assert_eq!((engine.progress().recipients.done, engine.stats.lost.sorted()), (20, Vec::new()));
 }
 
-/// Runs an engine for so many seconds.
+/// Runs an engine for a number of seconds.
 fn pass(engine: &mut Engine<Virtual, Listed<Memory>>, world: &Rc<RefCell<World>>, seconds: u64) {
     let until_ns = world.borrow().now_ns + seconds * SECOND;
     while world.borrow().now_ns < until_ns {
@@ -336,7 +338,7 @@ fn pass(engine: &mut Engine<Virtual, Listed<Memory>>, world: &Rc<RefCell<World>>
     }
 }
 
-/// What servers had answered since the last write was lost, and those recipients were sent to again.
+/// The answers of servers since the last write were once lost, and those recipients were sent to again.
 #[test]
 fn a_list_that_cannot_be_read_to_its_end_loses_no_state() {
     for is_unsynced in [false, true] {
@@ -344,8 +346,8 @@ fn a_list_that_cannot_be_read_to_its_end_loses_no_state() {
     }
 }
 
-/// Runs an engine whose list has a line that cannot be read, and whose ledger perhaps cannot be synced at the end: that
-/// was not said.
+/// Runs an engine whose list has an unreadable line, and whose ledger perhaps cannot be synced at the end. The second
+/// error was once not reported.
 fn run_with_an_unreadable_line(is_unsynced: bool) {
     let scenario =
         Scenario { recipients: 20, fault: 0.0, is_by_domain: false, is_template: false, ..Scenario::of_seed(0) };
@@ -367,15 +369,15 @@ fn run_with_an_unreadable_line(is_unsynced: bool) {
     assert_eq!(states, world.borrow().is_final);
 }
 
-/// RFC 5321 section 5.1: a server that greets the client and then takes no mail is followed by the next one. All
-/// attempts were made at the first one, until the mail was given up.
+/// RFC 5321 section 5.1: after a server that greets the client but takes no mail, the next one is tried. All attempts
+/// once used the first one, until the mail was given up.
 #[test]
 fn mail_goes_to_the_next_host_if_the_first_one_takes_none_after_its_greeting() {
     for failure in [Some(452), Some(451), Some(421), None] {
         for seed in 0..20 {
             let scenario = Scenario { recipients: 20, fault: 0.0, is_by_domain: true, ..Scenario::of_seed(seed) };
-            // The best host of two domains; for two others it is one of two that are equal.
-            // At the end the only one of another domain: it is tried all the same.
+            // First the best host of two domains, then one of two equal hosts of two others. Finally the only host of
+            // another domain, which is still tried.
             for (host, expected) in [(3, 20), (1, 20), (4, 16)] {
                 let world = Rc::new(RefCell::new(World { useless: Some((host, failure)), ..scenario.world() }));
                 let mut engine = scenario.engine(&world, Memory::new(Rc::default(), 0.0, 0)).unwrap();
@@ -389,7 +391,7 @@ fn mail_goes_to_the_next_host_if_the_first_one_takes_none_after_its_greeting() {
     }
 }
 
-/// It was noted once in a run, which may be that of a relay.
+/// A shortage was once noted only once in a run, which may be that of a relay.
 #[test]
 fn each_time_that_this_host_runs_short_is_noted() {
     let scenario = Scenario { recipients: 20, fault: 0.0, is_by_domain: false, ..Scenario::of_seed(0) };
@@ -398,7 +400,7 @@ fn each_time_that_this_host_runs_short_is_noted() {
     engine.schedule = Schedule::new(Limits { initial: 6, sessions: 20, per_site: 20, ..scenario.limits() });
     engine.schedule.add_sites(1);
     engine.set_busy(0);
-    // The limit holds for a minute. While no connection can be opened after that, it is the same shortage.
+    // The limit holds for a minute. If no connection can be opened after that, it is still the same shortage.
     for (descriptors, notes) in [(2, 1), (2, 1), (3, 2), (3, 2), (4, 3), (5, 4)] {
         world.borrow_mut().descriptors = descriptors;
         pass(&mut engine, &world, 70);
@@ -416,7 +418,7 @@ fn an_engine_forgets_the_sites_that_it_does_not_need() {
     let mut engine = scenario.engine(&world, Memory::new(Rc::default(), 0.0, 0)).unwrap();
     engine.run(&mut Silent, &|| false).unwrap();
     assert_eq!((engine.routes_mut().known_site_count(), engine.progress().recipients.done), (3, 20));
-    // The ways of the domains are known for 300 s, and that one has no MX for 60 s.
+    // The routes of the domains are cached for 300 s, and the lack of MX records of one domain for 60 s.
     for (seconds, sites) in [(30, 3), (200, 2), (200, 0)] {
         world.borrow_mut().now_ns += seconds * SECOND;
         engine.turn(u64::MAX).unwrap();
@@ -426,7 +428,7 @@ fn an_engine_forgets_the_sites_that_it_does_not_need() {
     }
 }
 
-/// RFC 5321 section 4.5.3.2: the server answers nothing from EHLO, MAIL, RCPT, DATA or the content on.
+/// RFC 5321 section 4.5.3.2: the server stops answering at EHLO, MAIL, RCPT, DATA or the content.
 #[test]
 fn a_server_that_falls_silent_is_given_up_after_the_time_of_the_rfc() {
     for (silence, limit) in [(1, 300), (2, 300), (3, 300), (4, 120), (5, 600)] {

@@ -1,4 +1,4 @@
-//! The simulated name server, whose answers are lost, late, doubled or failures when the seed says so.
+//! The simulated name server. The seed determines whether its answers are lost, late, duplicated or failures.
 //!
 //! Five domains have three sets of MX hosts: `d0` and `d1` share one, `d2` has another with a host of the first, `d3`
 //! has no MX, and `d4` is an alias of `d2`.
@@ -21,14 +21,14 @@ fn number(domain: &str) -> Option<usize> {
     domain.strip_prefix('d')?.strip_suffix(".test")?.parse().ok().filter(|&number| number < HOSTS.len())
 }
 
-/// The datagrams on their way to the engine.
+/// The datagrams in transit to the engine.
 #[derive(Debug, Default)]
 pub(super) struct NameServer {
     pub(super) arriving: VecDeque<(u64, Vec<u8>)>,
 }
 
 impl NameServer {
-    /// Takes a query.
+    /// Receives a query.
     pub(super) fn receive(&mut self, bytes: &[u8], world: &mut World) {
         if world.chance(0.3) {
             return;
@@ -50,7 +50,7 @@ fn answer(query: &Message<'_>, world: &mut World) -> Vec<u8> {
     let mut header = query.header().response(rcode);
     header.is_authoritative = true;
     if world.chance(0.1) {
-        // Somebody else's answer.
+        // An answer to another query.
         header.id = header.id.wrapping_add(1);
     }
     let mut out = Vec::new();
@@ -77,7 +77,7 @@ fn records(builder: &mut Builder<'_>, question: &Question<'_>, has_additional: b
         (Some(3), _) if question.kind == Type::A => add(builder, Section::Answer, &text, address(4)),
         (Some(4), _) => {
             add(builder, Section::Answer, &text, Data::Cname(name("d2.test").as_name()));
-            // Half of the time the records of the other name come with the alias.
+            // In half of the cases, the alias comes with the records of its target.
             if has_additional && question.kind == Type::MX {
                 exchanges(builder, "d2.test", HOSTS[2]);
             }
@@ -97,7 +97,7 @@ fn records(builder: &mut Builder<'_>, question: &Question<'_>, has_additional: b
 
 fn exchanges(builder: &mut Builder<'_>, owner: &str, hosts: &[u8]) {
     for &host in hosts {
-        // The hosts of the first set are equal.
+        // The hosts of the first set have equal preference.
         let preference = if hosts == HOSTS[0] { 10 } else { u16::from(host != hosts[0]) };
         let exchange = name(&format!("h{host}.test"));
         let data = Data::Mx { preference, exchange: exchange.as_name() };

@@ -1,4 +1,4 @@
-//! The simulated network and its clock, which jumps to the next time at which something happens.
+//! The simulated network and its clock, which jumps to the time of the next event.
 
 use super::names::NameServer;
 use super::server::{Peer, Piece};
@@ -16,11 +16,11 @@ use std::time::Duration;
 /// A connection.
 #[derive(Debug)]
 struct Link {
-    /// When `connect` has a result, and which.
+    /// When `connect` has a result, and whether it succeeds.
     established: (u64, bool),
     is_established: bool,
     peer: Peer,
-    /// What the server has sent, and when it arrives.
+    /// The pieces sent by the server, with their times of arrival.
     arriving: VecDeque<Piece>,
     watches_writing: bool,
     /// When more can be sent.
@@ -32,14 +32,14 @@ struct Link {
 #[derive(Debug)]
 pub(super) struct Virtual {
     world: Rc<RefCell<World>>,
-    /// The name server, and the number of the socket by which it is asked.
+    /// The name server, and the number of the socket for queries to it.
     names: Option<(u32, NameServer)>,
     links: Vec<Option<Link>>,
     events: VecDeque<Ready>,
 }
 
 fn error(call: &'static str, kind: std::io::ErrorKind) -> Error {
-    // The numbers of Linux; the engine asks for kinds only.
+    // The numbers of Linux; the engine checks only the kinds.
     let errno = match kind {
         std::io::ErrorKind::WouldBlock => 11,
         std::io::ErrorKind::ConnectionRefused => 111,
@@ -53,7 +53,7 @@ impl Virtual {
         Self { world, names: None, links: Vec::new(), events: VecDeque::new() }
     }
 
-    /// Collects what is ready now.
+    /// Collects the connections that are ready now.
     fn collect(&mut self) {
         let now_ns = self.world.borrow().now_ns;
         if let Some((id, names)) = &self.names

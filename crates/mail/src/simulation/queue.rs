@@ -1,19 +1,20 @@
-//! The queue of a relay in the simulation: the real files, on a disk that fails, behind the real engine.
+//! The queue of a relay in the simulation: the real files, on a failing disk, behind the real engine.
 //!
-//! Letters come while the engine runs. The relay is killed at any write of the queue, of which any part may be made, or
-//! asked to end, and started again; the start may be killed, too. The system may crash, which takes what was not
-//! synced. Disks become full, users hold, release, flush and delete messages, segments are compacted, recipients are
+//! Letters arrive while the engine runs. The relay is killed at any write of the queue, any part of which may be made,
+//! or asked to end, and is started again; the start may be killed, too. The system may crash, which loses unsynced
+//! data. Disks become full, users hold, release, flush and delete messages, segments are compacted, recipients are
 //! deferred, refused and given up, and their senders get reports.
 //!
-//! The relay writes a ledger, whose lines follow the states that they are about: who has a line is not left in the
-//! queue at any later start. What the schedule syncs survives a crash of the system, too: everything, or what is older
-//! than a second. Lines of that second prove nothing after the crash.
+//! The relay writes a ledger, whose lines are written after the states they describe: a recipient with a line is not
+//! left in the queue at any later start. Data that the schedule syncs also survives a system crash: all of it, or the
+//! data older than a second. Lines of that second prove nothing after the crash.
 //!
-//! At each start the simulation compares the queue with what servers accepted and refused. Every recipient of a letter
-//! that was acknowledged is left in the queue, was sent to, was deleted by the user, or has failed for a reason that a
-//! server gave; its sender, or the postmaster, has one report of that, or the queue has it, and gets it once. Nobody is
-//! sent to after the queue has them as done, or while their message is held. The counts of recipients add up at each
-//! write. Only at its end does a relay end with an error because the disk is full, and only if it is for half a minute.
+//! At each start the simulation compares the queue with the mail that servers accepted and refused. Every recipient of
+//! an acknowledged letter is left in the queue, was sent to, was deleted by the user, or has failed for a reason given
+//! by a server. Its sender or the postmaster has exactly one report of a failure, or the report is in the queue, and is
+//! delivered once. No recipient is sent to after the queue has it as done, or while its message is held. The counts of
+//! recipients add up at each write. A relay ends with an error because of a full disk only when it is asked to end, and
+//! only if the disk stays full for half a minute.
 
 mod checks;
 mod records;
@@ -47,41 +48,41 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The most bytes of a queue: an eighth is a segment.
+/// The maximum sizes of a queue in bytes: a segment has an eighth.
 const LIMITS: [u64; 2] = [64 << 10, 16 << 10];
 
-/// The share of large letters. One that is small is moved to another segment when the large ones beside it are gone.
+/// The share of large letters. A small letter is moved to another segment after the large ones in its segment are gone.
 const LARGE: f64 = 0.3;
 
-/// After so many runs nothing fails any more, so that the last one ends.
+/// After this number of runs no more faults occur, so that the last run ends.
 const MOST_FAULTY_RUNS: u32 = 40;
 const MOST_RUNS: u32 = 60;
 
-/// What the relay answered to a letter.
+/// The relay's reply to a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reply {
     Accepted,
     Refused,
 }
 
-/// A letter, and what has become of it.
+/// A letter and its state.
 #[derive(Debug)]
 struct Posted {
-    /// The identifier of its message, if it was given to the queue.
+    /// The identifier of its message, if it was passed to the queue.
     id: Option<u64>,
     /// The numbers of its recipients.
     recipients: Range<u32>,
     has_sender: bool,
     notify: Vec<Option<Notify>>,
     bytes: usize,
-    /// When it comes.
+    /// When it arrives.
     at_ns: u64,
     reply: Option<Reply>,
     is_deleted: bool,
     segment: Option<u32>,
 }
 
-/// A schedule of faults, and what is known.
+/// A schedule of faults, and the state of its simulation.
 struct Case {
     scenario: Scenario,
     rng: ChaCha8Rng,
@@ -90,41 +91,41 @@ struct Case {
     odds: Odds,
     /// Whether the system crashes with the relay.
     has_crashes: bool,
-    /// How often users ask for something, 0 to 1 for each look.
+    /// The probability of a user request, 0 to 1 for each check.
     asking: f64,
     lifetime: Duration,
     postmaster: Option<&'static str>,
     letters: Vec<Posted>,
-    /// The number of letters that have come.
+    /// The number of letters that have arrived.
     come: usize,
     /// The letters by their identifiers in the queue.
     ids: BTreeMap<u64, u32>,
-    /// The identifiers of the reports that were found or accepted, by what they are about.
+    /// The identifiers of the reports that were found or accepted, by subject.
     reports: BTreeMap<About, BTreeSet<u64>>,
     /// The reports that the last start has found.
     queued: BTreeMap<u64, Queued>,
     /// The reports to senders that have failed since.
     failed: Vec<u64>,
-    /// What a crash of the system may have lost or doubled the reports about.
+    /// The subjects of reports that a system crash may have lost or duplicated.
     excused: BTreeSet<About>,
     is_final: Vec<bool>,
-    /// The letters whose hold the user was told of.
+    /// The letters whose hold was confirmed to the user.
     held: BTreeSet<u64>,
     records: Records,
-    /// When letters were acknowledged and recipients recorded, as long as a crash of the system may take them.
+    /// When letters were acknowledged and recipients recorded, as long as a system crash may lose them.
     recent_letters: Vec<(u64, usize)>,
     recent_records: Vec<(u64, Place)>,
     /// Whether the last run was killed.
     was_killed: bool,
-    /// When the run that is going on is asked to end.
+    /// When the current run is asked to end.
     stop_ns: u64,
-    /// Whether there is nothing left to do.
+    /// Whether no work is left.
     is_over: bool,
     world: Rc<RefCell<World>>,
     counts: Counts,
 }
 
-/// What the schedules have met.
+/// The counts of events in the schedules.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     runs: u32,
@@ -176,7 +177,7 @@ impl Case {
             world.letters[letter.recipients.start as usize..letter.recipients.end as usize].fill(number);
         }
         let has_crashes = rng.random::<f64>() < 0.4;
-        // Only what is synced survives a crash of the system.
+        // Only synced data survives a system crash.
         let policies = [Sync::Always, Sync::Interval(Duration::from_secs(1)), Sync::Never];
         let sync = policies[rng.random_range(0..if has_crashes { 2 } else { 3 })];
         Self {
@@ -226,7 +227,7 @@ impl Case {
         Handling { sync: self.sync, envelope, signer: None, postmaster, patience: self.patience() }
     }
 
-    /// Notes that the user releases letters.
+    /// Records that the user releases letters.
     fn release(&mut self, ids: &BTreeSet<u64>) {
         for id in ids {
             self.held.remove(id);
@@ -235,7 +236,7 @@ impl Case {
         }
     }
 
-    /// Forgets holds of letters that the relay may have been done with, and have released, before it could record that.
+    /// Forgets holds of letters that the relay may have finished, and thereby released, before it could record that.
     fn forget_holds(&mut self) {
         let (world, now_ns) = (self.world.borrow(), self.now_ns());
         self.held.retain(|id| {
@@ -252,12 +253,12 @@ impl Case {
         self.counts.runs < MOST_FAULTY_RUNS
     }
 
-    /// Starts a relay on the files of a directory, as often as it takes, and checks what it finds.
+    /// Starts a relay on the files of a directory, repeatedly if necessary, and checks the queue that it finds.
     fn open(&mut self, directory: &Path) -> Found {
         let mut starts = 0;
         loop {
             starts += 1;
-            // To start takes time.
+            // A start takes time.
             let start_ns = self.rng.random_range(SECOND / 500..SECOND / 10);
             self.world.borrow_mut().now_ns += start_ns;
             let odds = if self.has_faults() && starts < 5 { self.odds } else { Odds { kill: 0.0, full: 0.0 } };
@@ -269,7 +270,7 @@ impl Case {
                     return found;
                 }
                 Err(error) => {
-                    // It starts on a full disk, too.
+                    // A relay must also start on a full disk.
                     assert!(faults::is_dead(), "seed {}: {error}", self.scenario.seed);
                     self.fall(directory);
                 }
@@ -277,7 +278,7 @@ impl Case {
         }
     }
 
-    /// Says when the run that begins is asked to end. Returns what it needs.
+    /// Determines when the next run is asked to end. Returns its scenario and world.
     fn begin_run(&mut self) -> (Scenario, Rc<RefCell<World>>) {
         (self.is_over, self.stop_ns) = (false, u64::MAX);
         if self.has_faults() {
@@ -289,7 +290,7 @@ impl Case {
         (self.scenario.clone(), Rc::clone(&self.world))
     }
 
-    /// Lets the system crash, if it does so with the relay.
+    /// Handles the death of the relay; the system may crash with it.
     fn fall(&mut self, directory: &Path) {
         self.counts.kills += 1;
         self.was_killed = true;
@@ -302,10 +303,10 @@ impl Case {
         }
     }
 
-    /// Runs relays until nothing is left, and checks what they did.
+    /// Runs relays until no work is left, and checks their results.
     fn run(seed: u64) -> Counts {
         let shared_memory = Path::new("/dev/shm");
-        // Nothing has to survive the test.
+        // No data needs to survive the test.
         let room = if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() };
         let room = room.unwrap();
         let (directory, lost) = (room.path().join("queue"), room.path().join("lost"));
@@ -350,7 +351,7 @@ fn run_once(case: &Rc<RefCell<Case>>, found: Found) -> bool {
         is_end
     });
     if let Err(error) = &outcome {
-        // At its end a relay waits for room, and not for ever.
+        // At its end a relay waits for disk space, but only for a limited time.
         let has_waited = end_ns.get().is_some_and(|end_ns| case.borrow().now_ns() >= end_ns + 30 * SECOND);
         let is_full = matches!(error, Error::Unrecorded { error, .. } if faults::was_full(error));
         let is_expected = faults::is_dead() || (has_waited && is_full);
@@ -367,9 +368,9 @@ struct Relay {
     writer: Writer,
     notices: Sender<Notice>,
     published: Arc<Mutex<Published>>,
-    /// What the user has asked for and waits for, with the letters.
+    /// The pending requests of the user, with the letters concerned.
     asked: Vec<(Action, BTreeSet<u64>, Receiver<Answer>)>,
-    /// Recipients that are recorded with the next write.
+    /// The recipients that the next write records.
     settled: Vec<Place>,
 }
 
@@ -391,7 +392,7 @@ impl Relay {
         relay
     }
 
-    /// Asks for something to be done with a message, or with all.
+    /// Sends a request about some messages, or about all.
     fn ask(&mut self, action: Action, ids: HashSet<u64>) {
         let case = &mut *self.case.borrow_mut();
         let chosen: BTreeSet<u64> =
@@ -404,13 +405,13 @@ impl Relay {
         self.asked.push((action, chosen, answers));
     }
 
-    /// Notes what the user is told.
+    /// Records the answers to the user.
     fn hear(&mut self) {
         let case = &mut *self.case.borrow_mut();
         self.asked.retain(|(action, chosen, answers)| {
             let Ok(answer) = answers.try_recv() else { return true };
             if let (Action::Hold, Answer::Done { .. }) = (action, answer) {
-                // The queue may have others that nobody was told of.
+                // The queue may contain others that were not acknowledged.
                 let is_acknowledged = |id: &&u64| case.letters[case.ids[*id] as usize].reply == Some(Reply::Accepted);
                 case.held.extend(chosen.iter().filter(is_acknowledged));
             }
@@ -418,7 +419,7 @@ impl Relay {
         });
     }
 
-    /// Lets a user ask for something.
+    /// Sometimes sends a request of a user.
     fn trouble(&mut self) {
         let mut borrowed = self.case.borrow_mut();
         let case = &mut *borrowed;
@@ -438,7 +439,7 @@ impl Relay {
         self.ask(action, if is_all { HashSet::new() } else { [id].into() });
     }
 
-    /// Takes the letters that have come.
+    /// Receives the letters that have arrived.
     fn receive(&mut self, now_ns: u64) -> Result<()> {
         faults::set_ms(now_ns / 1_000_000);
         let mut batch = Vec::new();
@@ -453,7 +454,7 @@ impl Relay {
         alive()
     }
 
-    /// Adds the next letter to the batch. Returns its number if there is room for it.
+    /// Adds the next letter to the batch. Returns its number if there is space for it.
     fn take_letter(&mut self, now_ns: u64) -> Option<usize> {
         let case = &mut *self.case.borrow_mut();
         loop {
@@ -503,7 +504,7 @@ impl Relay {
         }
     }
 
-    /// Notes a recipient that is recorded with the next write: one of whom nobody is told.
+    /// Records a recipient that the next write records: one without a report.
     fn note_settled(&mut self, report: &Report<'_>) {
         let case = self.case.borrow();
         let number = report.address.strip_prefix('r').and_then(|rest| rest.split('@').next()?.parse().ok());
@@ -516,11 +517,11 @@ impl Relay {
         }
     }
 
-    /// Checks what was written, after a commit that succeeded.
+    /// Checks the written data after a successful commit.
     fn check_written(&mut self, now_ns: u64) {
         let case = &mut *self.case.borrow_mut();
         case.note_recorded(now_ns);
-        // On a full disk the states wait.
+        // On a full disk the states are not written yet.
         if self.shared.has_room(0) {
             for (id, index) in self.settled.drain(..) {
                 let is_recorded = case.records.finals.contains_key(&(id, index));
@@ -530,7 +531,7 @@ impl Relay {
         }
     }
 
-    /// Checks the sum of the states, and whether nothing is left to do.
+    /// Checks the sum of the states, and whether any work is left.
     fn look(&self) {
         let case = &mut *self.case.borrow_mut();
         let Published { tally, found, announced, reports, deleted, .. } = *self.published.lock().unwrap();
@@ -541,7 +542,7 @@ impl Relay {
     }
 }
 
-/// Returns an error once the relay was killed: it does nothing more.
+/// Returns an error if the relay was killed: it does nothing more.
 fn alive() -> Result<()> {
     if faults::is_dead() { Err(Error::Queue(std::io::Error::other("killed"))) } else { Ok(()) }
 }
@@ -611,7 +612,7 @@ impl Input for Relay {
     }
 }
 
-/// Names the seed of a panic in the engine, which does not know it.
+/// Prints the seed after a panic in the engine, which does not know the seed.
 struct Named(u64);
 
 impl Drop for Named {
@@ -639,7 +640,7 @@ fn no_recipient_is_lost_from_a_queue_and_none_is_sent_to_after_it_is_recorded() 
         all.deferred += deferred;
     }
     println!("{count} schedules: {all:?}");
-    // The schedules do reach what they are for.
+    // The schedules must reach the events that they are meant for.
     let Counts { kills, crashes, copies, moves, failed, deferred, .. } = all;
     let least = [kills, crashes, copies, moves, failed, deferred as u32].into_iter().min().unwrap();
     assert!(count < 100 || least > 0, "{all:?}");

@@ -1,21 +1,21 @@
-//! What the senders of a relay's mail get: reports about recipients that failed, or whose mail was passed on to a
-//! server that makes no reports. Letter m has the sender `sM`; `p` is the postmaster, who is told of letters without a
-//! sender, and of reports that failed themselves.
+//! The reports that the senders of a relay's mail get: about recipients that failed, or whose mail was passed on to a
+//! server that sends no reports. Letter m has the sender `sM`. `p` is the postmaster, who gets reports about letters
+//! without a sender and about failed reports.
 
 use super::World;
 use landau_wire::smtp::command::Mail;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a report is about.
+/// The subject of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum About {
     /// A recipient of a letter.
     Recipient(u32),
-    /// A report that failed itself, by its identifier.
+    /// A failed report, by its identifier.
     Report(u64),
 }
 
-/// A report, as a server reads it.
+/// A report as parsed by a server.
 #[derive(Debug)]
 pub(super) struct Told {
     /// The identifier of the report.
@@ -23,28 +23,28 @@ pub(super) struct Told {
     about: Vec<About>,
 }
 
-/// What is known about letters and reports.
+/// The state of letters and reports.
 #[derive(Debug, Default)]
 pub(super) struct Senders {
-    /// The letters. The sender of letter m counts as recipient m after those of the letters, and the postmaster as the
-    /// one after all senders.
+    /// The number of letters. The sender of letter m counts as recipient m after those of the letters, and the
+    /// postmaster as the one after all senders.
     pub(super) letters: u32,
-    /// The recipients of the letters.
+    /// The number of recipients of the letters.
     pub(super) recipients: u32,
-    /// For each recipient, whether a server refused it for good.
+    /// The recipients that a server refused permanently.
     pub(super) refused: BTreeSet<u32>,
-    /// The letters whose sender a server refused for good.
+    /// The letters whose sender a server refused permanently.
     pub(super) refused_senders: BTreeSet<u32>,
-    /// The reports that were accepted, by what they are about.
+    /// The accepted reports, by subject.
     pub(super) reports: BTreeMap<About, BTreeSet<u64>>,
-    /// The reports that were accepted, by their identifiers.
+    /// The accepted reports, by identifier.
     pub(super) accepted: BTreeSet<u64>,
-    /// The reports that are not sent again: the engine that runs now has read their final reply, or the queue has them
-    /// as done.
+    /// The reports that must not be sent again: the current engine has read their final reply, or the queue has them as
+    /// done.
     pub(super) over: BTreeSet<u64>,
-    /// Whether the postmaster got a report that had nothing of the report which it was about.
+    /// Whether the postmaster got a report without any part of the report that it was about.
     pub(super) has_unnamed: bool,
-    /// The recipients of the letters that a start has found to be held, until the user releases them.
+    /// The recipients of letters that were held at a start, until the user releases them.
     pub(super) held: BTreeSet<u32>,
 }
 
@@ -78,14 +78,14 @@ impl Senders {
         self.recipients + self.letters
     }
 
-    /// Notes that recipients were answered with a code.
+    /// Records the reply code for recipients.
     pub(super) fn note_refused(&mut self, recipients: &[u32], code: u16) {
         if code >= 500 {
             self.refused.extend(recipients);
         }
     }
 
-    /// Notes that the sender of a letter was answered with a code.
+    /// Records the reply code for the sender of a letter.
     pub(super) fn note_refused_sender(&mut self, letter: u32, code: u16) {
         if code >= 500 {
             self.refused_senders.insert(letter);
@@ -100,7 +100,7 @@ impl Senders {
         Some(told)
     }
 
-    /// Notes a report that was accepted.
+    /// Records an accepted report.
     pub(super) fn note_report(&mut self, told: &Told) {
         self.accepted.insert(told.id);
         self.has_unnamed |= told.about.is_empty();
@@ -111,8 +111,8 @@ impl Senders {
 }
 
 impl Told {
-    /// Reads a report. It names the recipients of a letter, or it returns the report that it is about, at least the
-    /// header of it, unless there was no room.
+    /// Parses a report. It names the recipients of a letter, or returns at least the header of the report that it is
+    /// about, unless there was no space for that.
     fn read(content: &[u8]) -> Self {
         let text = std::str::from_utf8(content).expect("a report in ASCII");
         let mut names = text.split("boundary=\"=_").skip(1).map(|rest| rest.split('"').next().unwrap_or_default());
@@ -134,7 +134,7 @@ impl Told {
     }
 }
 
-/// Returns the letter that a sender belongs to; `None` for the null sender, and where nothing depends on senders.
+/// Returns the letter that a sender belongs to; `None` for the null sender, and if senders do not matter.
 pub(super) fn letter(mail: &Mail<'_>) -> Option<u32> {
     mail.from.mailbox()?.local().strip_prefix('s')?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The simulated server of a connection: strict, in its own words, and with faults.
+//! The simulated server of a connection: strict, with varying reply texts, and with faults.
 
 use super::{SECOND, World, names, senders};
 use crate::envelope::Mode;
@@ -8,18 +8,18 @@ use landau_wire::smtp::{Capabilities, Extension, Extensions, Rcpt};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes on their way to the engine.
+/// Bytes in transit to the engine.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) at_ns: u64,
     /// Empty at the end of the stream.
     pub(super) bytes: Vec<u8>,
     pub(super) is_reset: bool,
-    /// What the last byte is the end of a final reply about.
+    /// The subjects of the final reply that ends with the last byte.
     pub(super) finals: Finals,
 }
 
-/// What a reply is final for.
+/// The subjects of a final reply.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Finals {
     pub(super) recipients: Vec<u32>,
@@ -27,13 +27,13 @@ pub(super) struct Finals {
     pub(super) report: Option<u64>,
 }
 
-/// What the server reads.
+/// What the server expects to read.
 #[derive(Debug)]
 enum Reading {
     Commands,
     Content,
     Chunk(Chunks, Vec<u8>),
-    /// What the client sends is received and ignored.
+    /// Input from the client is received and ignored.
     Nothing,
 }
 
@@ -41,29 +41,29 @@ enum Reading {
 #[derive(Debug)]
 pub(super) struct Peer {
     address: SocketAddr,
-    /// What it answers to MAIL, whatever the seed says.
+    /// The code of its reply to MAIL, regardless of the seed.
     refuses_mail: Option<u16>,
     capabilities: Capabilities,
     received: Vec<u8>,
     reading: Reading,
     has_sender: bool,
-    /// The number of the letter whose sender it is, if the sender says so.
+    /// The number of the letter, if the sender's address contains it.
     letter: Option<u32>,
     recipients: Vec<u32>,
     /// When the last reply arrives.
     last_ns: u64,
-    /// Bytes that may pass until the connection is reset: from the client, and to it.
+    /// The number of bytes until the connection is reset: from the client, and to it.
     left: [u64; 2],
-    /// Whether it is the end of the stream to the client, and not a reset, that comes then.
+    /// Whether the connection is half-closed towards the client instead of reset.
     is_half_close: bool,
-    /// Commands and contents until the server falls silent.
+    /// The number of commands and contents until the server falls silent.
     silence: u64,
-    /// Whether nothing is received any more: what the client sends is answered with a reset.
+    /// Whether the server receives nothing more: input from the client is answered with a reset.
     pub(super) is_gone: bool,
 }
 
 impl Peer {
-    /// Returns the server of a connection, and lets it greet the client.
+    /// Returns the server of a connection, which greets the client.
     pub(super) fn new(address: SocketAddr, world: &mut World, at_ns: u64, arriving: &mut VecDeque<Piece>) -> Self {
         let mut extensions = Extensions::of(&[Extension::EightBitMime]);
         for extension in [Extension::Pipelining, Extension::Size, Extension::Chunking, Extension::Dsn] {
@@ -75,7 +75,7 @@ impl Peer {
         let mut left = [limit(world, 3_000), limit(world, 800)];
         let useless = world.useless.filter(|(host, _)| IpAddr::from([127, 0, 0, *host]) == address.ip());
         if useless.is_some_and(|(_, code)| code.is_none()) {
-            // Within MAIL.
+            // The reset occurs within MAIL.
             left[0] = "EHLO localhost\r\nMAIL".len() as u64;
         }
         let is_half_close = world.below(2) == 0;
@@ -116,7 +116,7 @@ impl Peer {
         }
     }
 
-    /// Acts on one command or content. Returns whether there was a whole one.
+    /// Handles one command or content. Returns whether a complete one had arrived.
     fn step(&mut self, world: &mut World, arriving: &mut VecDeque<Piece>) -> bool {
         match &mut self.reading {
             Reading::Nothing => return false,
@@ -197,7 +197,7 @@ impl Peer {
         if code == 354 {
             self.reading = Reading::Content;
         }
-        // What MAIL answers is final too, but this server does not know for which recipients.
+        // A reply to MAIL is final too, but this server does not know for which recipients.
         let is_final = code >= 500 || (code == 250 && world.mode == Mode::Rset);
         let recipients = match &command {
             Command::Rcpt(rcpt) if is_final && self.has_sender => vec![world.number(local(rcpt))],
@@ -206,8 +206,8 @@ impl Peer {
         self.answer(code, &Finals { recipients, report: None }, world, arriving);
     }
 
-    /// Refuses MAIL. The null sender names no letter: it is refused for good only if the next command has arrived, too,
-    /// and names the recipient.
+    /// Refuses MAIL. The null sender identifies no letter: it is refused permanently only if the next command has also
+    /// arrived and names the recipient.
     fn refuse_sender(&self, mail: &Mail<'_>, world: &mut World) -> u16 {
         let code = failure(world);
         if world.senders.letters == 0 {
@@ -248,7 +248,7 @@ impl Peer {
         250
     }
 
-    /// Answers the end of a message.
+    /// Replies to the end of a message.
     fn message(&mut self, content: &[u8], is_empty: bool, world: &mut World, arriving: &mut VecDeque<Piece>) {
         if self.falls_silent() {
             return;
@@ -282,7 +282,7 @@ impl Peer {
         self.answer(code, &finals.unwrap_or_default(), world, arriving);
     }
 
-    /// Returns whether the server answers neither this nor what comes later.
+    /// Returns whether the server stops answering from here on.
     fn falls_silent(&mut self) -> bool {
         self.silence = self.silence.saturating_sub(1);
         let is_silent = self.silence == 0;
@@ -345,7 +345,7 @@ impl Peer {
     }
 }
 
-/// Returns whether the stream to the client has an end.
+/// Returns whether the end of the stream to the client is already queued.
 fn has_ended(arriving: &VecDeque<Piece>) -> bool {
     arriving.back().is_some_and(|piece| piece.bytes.is_empty())
 }

@@ -1,4 +1,4 @@
-//! A ledger in memory, whose writes kill the engine when the seed says so.
+//! A ledger in memory. The seed determines which writes kill the engine.
 
 use crate::ledger::Storage;
 use rand::RngExt;

@@ -1,4 +1,4 @@
-//! Content that comes by BDAT, chunk by chunk (RFC 3030), as the sink and the relay take it.
+//! Content received with BDAT, chunk by chunk (RFC 3030), for the sink and the relay.
 
 use landau_wire::smtp::Reject;
 use landau_wire::smtp::bdat::Chunks;
@@ -11,17 +11,17 @@ pub(crate) struct Received {
     inspector: Inspector,
 }
 
-/// A chunk that is being received. It is taken even if its BDAT was refused, and then dropped (RFC 3030 section 2).
+/// A chunk that is being received. It is consumed even if its BDAT was refused, and then dropped (RFC 3030 section 2).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chunk {
     chunks: Chunks,
     refusal: Option<Reject>,
 }
 
-/// What the end of a chunk means.
+/// The result of the end of a chunk.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The command was refused. What is left of the transaction would be a message with a hole.
+    /// The command was refused. The rest of the transaction would be a message with a gap.
     Refused(Reject),
     /// The message is complete.
     Message(Shape),
@@ -30,7 +30,7 @@ pub(crate) enum End {
 }
 
 impl Chunk {
-    /// Begins a chunk of the message that `received` has the earlier chunks of. `limit` is the largest message.
+    /// Begins a chunk of the message whose earlier chunks are in `received`. `limit` is the maximum size of a message.
     pub(crate) fn begin(
         received: &mut Option<Received>,
         size: u64,
@@ -51,7 +51,8 @@ impl Chunk {
         Self { chunks: next.chunks, refusal }
     }
 
-    /// Takes the bytes of the chunk from `input`. Returns them, whether they are content, and what ends with them.
+    /// Takes the bytes of the chunk from `input`. Returns them, whether they are content, and the result if the chunk
+    /// ends.
     pub(crate) fn take<'a>(
         &mut self,
         received: &mut Option<Received>,

@@ -1,10 +1,10 @@
-//! What a receiver does to a connection, whatever protocol it speaks: late replies, replies in pieces, resets,
-//! half-closes, silence.
+//! The treatment of connections by a receiver of any protocol: late replies, replies in pieces, resets, half-closes,
+//! silence.
 
 use super::draw::{Draws, Purpose};
 use std::time::Duration;
 
-/// How long something takes.
+/// The latency of an action.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Latency {
     /// Always this long.
@@ -28,14 +28,14 @@ impl Latency {
         }
     }
 
-    /// Draws the latency of an action: that with the number `index` of the connection `key`.
+    /// Draws the latency of action number `index` of the connection `key`.
     #[inline]
     pub(crate) fn draw(self, draws: Draws, key: u64, index: u64) -> Duration {
         match self {
             Self::Fixed(time) => time,
             Self::Exponential(mean) => {
                 let uniform = draws.uniform(Purpose::Latency, key, index);
-                // To the millisecond, which is what timers resolve; cut off, the mean would be too small.
+                // Rounded to the millisecond, the resolution of timers; truncation would make the mean too small.
                 Duration::from_millis((mean.as_secs_f64() * -1e3 * (1.0 - uniform).ln()).round() as u64)
             }
         }
@@ -45,13 +45,13 @@ impl Latency {
 /// A cut of the connection, for a share of the connections.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cut {
-    /// After how many received bytes.
+    /// The number of received bytes before the cut.
     pub after_bytes: u64,
     /// The share of the connections, from 0 to 1.
     pub share: f64,
 }
 
-/// Replies that leave in pieces.
+/// Replies sent in pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pieces {
     /// The size of a piece.
@@ -60,32 +60,32 @@ pub struct Pieces {
     pub every: Duration,
 }
 
-/// What a receiver does to its connections.
+/// The treatment of connections by a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Conduct {
-    /// Replies leave in pieces.
+    /// Replies are sent in pieces.
     pub pieces: Option<Pieces>,
     /// The connection is reset.
     pub reset: Option<Cut>,
-    /// The receiver shuts its writing half down and reads on.
+    /// The receiver shuts down its writing half and continues to read.
     pub half_close: Option<Cut>,
     /// The share of the connections that get no answer at all, from 0 to 1.
     pub silent_share: f64,
 }
 
-/// What happens to one connection.
+/// The treatment of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Plan {
     pub(crate) pieces: Option<Pieces>,
-    /// After how many received bytes it is reset.
+    /// The number of received bytes before the reset.
     pub(crate) reset_after: Option<u64>,
-    /// After how many received bytes it is half-closed.
+    /// The number of received bytes before the half-close.
     pub(crate) half_close_after: Option<u64>,
     pub(crate) is_silent: bool,
 }
 
 impl Conduct {
-    /// Draws what happens to the connection of a number.
+    /// Draws the treatment of connection `number`.
     pub(crate) fn plan(&self, draws: Draws, number: u64) -> Plan {
         let cut = |cut: Option<Cut>, purpose| {
             cut.filter(|cut| draws.falls_in(cut.share, purpose, number)).map(|cut| cut.after_bytes)

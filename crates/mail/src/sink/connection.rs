@@ -1,4 +1,4 @@
-//! A connection and what it keeps: input that no step has taken, output that has not left.
+//! A connection with its buffers: input that no step has consumed, and unsent output.
 
 use super::conduct::{Pieces, Plan};
 use super::protocol::{Step, Then};
@@ -11,13 +11,13 @@ use std::time::Duration;
 pub(crate) enum State {
     /// The client's next bytes.
     Receiving,
-    /// The time of a late reply, or of the next piece of one.
+    /// The time of a delayed reply, or of the next piece of a reply.
     Pausing,
     /// The protocol's commit.
     Committing,
     /// Room in the send buffer.
     Sending,
-    /// The client's end: what it still sends is discarded.
+    /// The client's end of the stream: further input is discarded.
     Draining,
 }
 
@@ -31,10 +31,10 @@ pub(crate) struct Connection<S> {
     pub(crate) state: State,
     pub(crate) plan: Plan,
     pub(crate) received: u64,
-    /// What no step has taken.
+    /// Input that no step has consumed.
     pub(crate) input: Vec<u8>,
     pub(crate) output: Output,
-    /// What follows when the output has left.
+    /// What follows after the output is sent.
     pub(crate) then: Then,
 }
 
@@ -54,29 +54,29 @@ impl<S> Connection<S> {
     }
 }
 
-/// What has not left: bytes to send now, then perhaps a pause, then the bytes of a late reply.
+/// Unsent output: bytes to send now, then perhaps a pause, then the bytes of a delayed reply.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,
     sent: usize,
-    /// The bytes at the end that leave after the pause.
+    /// The number of bytes at the end that are sent after the pause.
     late: usize,
     pause: Duration,
 }
 
-/// What to do next with an output.
+/// The next action for an output.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<'a> {
     /// Send these bytes.
     Send(&'a [u8]),
     /// Wait this long; then ask again.
     Pause(Duration),
-    /// Nothing: all has left.
+    /// Nothing: everything was sent.
     Done,
 }
 
 impl Output {
-    /// Keeps the output of some steps, of which the last one took `step.delay` and wrote what begins at `late_from`.
+    /// Adds the output of some steps. The last one has the delay `step.delay`, and its bytes begin at `late_from`.
     pub(crate) fn keep(&mut self, bytes: &[u8], late_from: usize, step: &Step) {
         self.bytes.extend_from_slice(bytes);
         self.late = if step.delay.is_zero() { 0 } else { bytes.len() - late_from };
@@ -94,17 +94,17 @@ impl Output {
             self.sent = 0;
             return Next::Done;
         }
-        // Asked again, the pause is over.
+        // At the next call the pause is over.
         self.late = 0;
         Next::Pause(std::mem::take(&mut self.pause))
     }
 
-    /// Notes that so many bytes have left.
+    /// Records that `count` bytes were sent.
     pub(crate) fn advance(&mut self, count: usize) {
         self.sent += count;
     }
 
-    /// Returns whether bytes are still to leave before a pause or the end.
+    /// Returns whether bytes remain to be sent before a pause or the end.
     pub(crate) fn has_more(&self) -> bool {
         self.sent < self.bytes.len() - self.late
     }

@@ -1,22 +1,21 @@
 //! Counters of a sink, readable while it works.
 //!
-//! Most have one writer, the worker, so that a plain load and store is enough. The others are added to by
-//! [`Count::add_shared`].
+//! Most have one writer, the worker, so that a plain load and store is enough. The others use [`Count::add_shared`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that one thread writes, or several, and others read.
+/// A number that one or several threads write and others read.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    /// Adds to a number of which this thread is the only writer.
+    /// Adds to a number that only this thread writes.
     #[inline]
     pub(crate) fn add(&self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 
-    /// Adds to a number that other threads write too.
+    /// Adds to a number that other threads also write.
     #[inline]
     pub(crate) fn add_shared(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
@@ -36,7 +35,7 @@ pub struct Reading {
     pub about: &'static str,
     /// The value.
     pub value: u64,
-    /// Whether it may fall.
+    /// Whether it may decrease.
     pub is_gauge: bool,
 }
 
@@ -46,7 +45,7 @@ pub(crate) trait Counted: Send + Sync {
     fn readings(&self) -> Vec<Reading>;
 }
 
-/// Declares a set of counters, each with what it counts.
+/// Declares a set of counters, each with a description.
 macro_rules! counters {
     ($(#[$doc:meta])* $set:ident { $($name:ident $about:literal,)* }) => {
         $(#[$doc])*
@@ -68,7 +67,7 @@ macro_rules! counters {
 pub(crate) use counters;
 
 counters! {
-    /// What every sink counts.
+    /// The counters of every sink.
     Connections {
         connections "connections accepted",
         closed "connections closed",

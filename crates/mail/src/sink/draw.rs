@@ -1,13 +1,13 @@
-//! Random draws that depend on what they are drawn for and on nothing else.
+//! Random draws that depend only on their keys.
 //!
-//! A receiver that drew from one sequence would treat each client by the order in which clients happened to come. Here
-//! every draw has a key (the seed, a purpose, and what the draw is about: an address, the number of a connection), so
-//! equal runs draw alike, however their connections interleave.
+//! If a receiver drew from one sequence, the treatment of each client would depend on the order of arrival. Here every
+//! draw has a key (the seed, a purpose, and the subject of the draw: an address or the number of a connection). So
+//! equal runs have equal draws, however their connections interleave.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// What a draw decides. The numbers are part of what a seed means: never reuse one.
+/// The purpose of a draw. The numbers are part of the meaning of a seed: never reuse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Purpose {
@@ -55,8 +55,8 @@ impl Draws {
     }
 }
 
-/// Returns the key of a text: 64-bit FNV-1a, which is specified, so that a seed means the same everywhere. Parts are
-/// separated, so that `ab` and `c` differ from `a` and `bc`.
+/// Returns the key of a text: 64-bit FNV-1a, which is specified, so that a seed has the same meaning everywhere. Parts
+/// are separated, so that `ab` and `c` differ from `a` and `bc`.
 pub(crate) fn key(parts: &[&[u8]]) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| mix(part.iter().copied().fold(hash, mix), 0))

@@ -1,4 +1,4 @@
-//! Connections that are encrypted after STARTTLS: what is received and sent passes through TLS.
+//! Connections that are encrypted after STARTTLS: all bytes received and sent pass through TLS.
 
 use super::connection::State;
 use super::protocol::{Protocol, Then};
@@ -9,7 +9,7 @@ use landau_sys::{Error, Result, stream};
 use std::io::{IoSlice, Write};
 use std::os::fd::OwnedFd;
 
-/// A socket as rustls writes to it.
+/// The writer through which rustls sends on a socket.
 struct Wire<'a> {
     fd: &'a OwnedFd,
     error: Option<Error>,
@@ -32,7 +32,7 @@ impl Write for Wire<'_> {
     }
 }
 
-/// Sends the encrypted bytes that wait.
+/// Sends the pending encrypted bytes.
 ///
 /// # Errors
 ///
@@ -46,7 +46,8 @@ pub(super) fn flush(fd: &OwnedFd, tls: &mut TlsSession) -> Result<()> {
     wire.error.map_or(Ok(()), Err)
 }
 
-/// Sends bytes, encrypted if the connection is. Returns how many of them were taken: encrypted ones may still wait.
+/// Sends bytes, encrypted if the connection is. Returns how many of them were taken: encrypted ones may not be sent
+/// yet.
 #[inline]
 pub(super) fn send(fd: &OwnedFd, tls: Option<&mut TlsSession>, bytes: &[u8]) -> Result<usize> {
     let Some(tls) = tls else { return stream::send(fd, bytes, false) };
@@ -54,13 +55,13 @@ pub(super) fn send(fd: &OwnedFd, tls: Option<&mut TlsSession>, bytes: &[u8]) -> 
     let count = tls.encrypt(&[IoSlice::new(bytes)]);
     match flush(fd, tls) {
         Err(error) if !error.is_would_block() => Err(error),
-        // Nothing but an unfinished handshake with a full buffer refuses bytes.
+        // Bytes are refused only by an unfinished handshake with a full buffer.
         _ if count == 0 => Err(Error::invalid("TLS")),
         _ => Ok(count),
     }
 }
 
-/// Says that nothing more comes, if the send buffer has room for it.
+/// Announces the end of the stream (close_notify), if the send buffer has space for it.
 pub(super) fn end(fd: &OwnedFd, tls: &mut TlsSession) {
     tls.end();
     // The client may be gone.
@@ -68,7 +69,7 @@ pub(super) fn end(fd: &OwnedFd, tls: &mut TlsSession) {
 }
 
 impl<P: Protocol> Worker<P> {
-    /// Begins the TLS handshake. What has come and was not taken is not encrypted; it is discarded.
+    /// Begins the TLS handshake. Bytes received but not consumed before it are unencrypted, and are discarded.
     pub(super) fn secure(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         self.counters.plain_bytes_discarded.add(connection.input.len() as u64);
@@ -80,7 +81,7 @@ impl<P: Protocol> Worker<P> {
         self.wait(number, State::Receiving, Interest::READABLE, limit);
     }
 
-    /// Decrypts the first bytes of the receive buffer, and answers what they contain.
+    /// Decrypts the first `count` bytes of the receive buffer, and answers their contents.
     pub(super) fn receive_encrypted(&mut self, number: u32, count: usize) {
         let Some(connection) = self.table.get(number) else { return };
         let Some(tls) = &mut connection.tls else { return };
@@ -96,7 +97,7 @@ impl<P: Protocol> Worker<P> {
                 Ok(Decrypted::Bytes(count)) => connection.input.extend_from_slice(&self.plain[..count]),
                 Err(_) => {
                     self.counters.tls_failures.add(1);
-                    // The alert says why; the connection is closed in any case.
+                    // The alert tells the client the reason; the connection is closed in any case.
                     let _ = flush(&connection.fd, tls);
                     return self.close(number);
                 }

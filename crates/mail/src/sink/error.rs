@@ -1,4 +1,4 @@
-//! Why a sink cannot start. Each message contains its cause where it reads best.
+//! Errors that prevent a sink from starting. Each message contains its cause at a suitable place.
 
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ pub enum Error {
     /// The profile has an error.
     #[error("profile: {0}")]
     Profile(String),
-    /// The domains of a name server cannot be made.
+    /// The domains of a name server cannot be created.
     #[error("cannot serve the zone {text:?}: {reason}")]
     Zone {
         /// The name of the zone.
@@ -47,13 +47,13 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// An answer over UDP must come from the address that was asked.
+    /// A UDP answer must come from the address of the query, so a single address is required.
     #[error("cannot serve DNS at {address}: name single addresses, such as 127.0.0.1:5353")]
     OneAddress {
         /// The addresses as given.
         address: String,
     },
-    /// The directory of mailboxes cannot be made.
+    /// The directory of mailboxes cannot be created.
     #[error("cannot create the mailbox directory {}: {cause}", path.display())]
     Maildir {
         /// The directory.

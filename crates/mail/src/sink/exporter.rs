@@ -13,7 +13,7 @@ pub struct Exporting {
     _serving: Serving,
 }
 
-/// Serves counters at an address, in a thread of its own.
+/// Serves counters at an address, in a separate thread.
 pub fn export(listen: Listen, source: impl Fn() -> Vec<Reading> + Send + 'static) -> Result<Exporting, Error> {
     let serving = page::serve(listen, "counters", move |path| {
         let readings = source();

@@ -1,4 +1,5 @@
-//! An HTTP receiver (RFC 9112): it answers every request alike, late if it shall, and a share of them with an error.
+//! An HTTP receiver (RFC 9112): it gives every request the same answer, with an optional delay, and answers a share of
+//! them with an error.
 
 use super::conduct::{Conduct, Latency};
 use super::counters::{Counted, counters};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 counters! {
-    /// What an HTTP sink counts.
+    /// The counters of an HTTP sink.
     Counters {
         requests "requests answered",
         request_errors "requests answered with the error of the share",
@@ -19,7 +20,7 @@ counters! {
     }
 }
 
-/// How an HTTP sink answers.
+/// The answers of an HTTP sink.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
     /// The status.
@@ -57,15 +58,15 @@ pub struct Http {
     counters: Arc<Counters>,
 }
 
-/// What the next bytes are.
+/// The meaning of the next bytes.
 #[derive(Debug)]
 enum Stage {
     Head(Scan),
-    /// The body of a request, which is answered after it.
+    /// The body of a request; the answer follows the body.
     Body(Body, Pending),
 }
 
-/// What an answer depends on.
+/// The properties of a request that its answer depends on.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     is_head: bool,
@@ -87,7 +88,7 @@ impl Http {
         Self { answer, conduct, idle, draws, limits: Limits::default(), counters: Arc::default() }
     }
 
-    /// Answers a request, all of which has come.
+    /// Answers a complete request.
     fn answer(&self, session: &mut Session, pending: Pending, consumed: usize, out: &mut Vec<u8>) -> Step {
         session.requests += 1;
         session.stage = Stage::Head(Scan::default());
@@ -102,7 +103,7 @@ impl Http {
         Step { consumed, delay: self.answer.latency.draw(self.draws, session.number, index), then }
     }
 
-    /// Refuses what is not a request. Where the next one starts is unknown.
+    /// Refuses malformed input. The start of the next request is unknown.
     fn refuse(&self, status: Status, consumed: usize, out: &mut Vec<u8>) -> Step {
         self.counters.malformed.add(1);
         write(out, status, 0, Pending { is_head: false, keep_alive: false });
@@ -191,7 +192,7 @@ mod tests {
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    /// Returns what a sink sends for these bytes if they come in pieces of this size, and the steps' delays.
+    /// Returns the output of a sink for these bytes in pieces of `size`, and the delays of its steps.
     fn answer(http: &mut Http, bytes: &[u8], size: usize) -> (String, Vec<Duration>) {
         let origin = Origin { number: 0, peer: ADDRESS, local: ADDRESS };
         let (mut out, mut kept, mut delays) = (Vec::new(), Vec::new(), Vec::new());
@@ -235,7 +236,7 @@ mod tests {
         }
     }
 
-    /// A client that waits for the permission to send its body got no answer at all.
+    /// A client that waits for permission to send its body once got no answer at all.
     #[test]
     fn a_client_that_expects_100_is_told_to_continue() {
         for (version, interim) in [("1.1", "HTTP/1.1 100 Continue\r\n\r\n"), ("1.0", "")] {

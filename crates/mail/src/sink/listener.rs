@@ -25,8 +25,8 @@ impl Listen {
         Prefix::single(self.network.address()) == self.network
     }
 
-    /// Returns the address to bind. A network is served by a socket at the wildcard address; what comes to other
-    /// addresses is reset.
+    /// Returns the address to bind. A network is served by a socket at the wildcard address; connections to other
+    /// addresses are reset.
     pub(crate) fn bound(&self) -> SocketAddr {
         let address = match self.network.address() {
             address if self.is_single() => address,
@@ -76,15 +76,15 @@ impl fmt::Display for Listen {
     }
 }
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) fd: OwnedFd,
-    /// With the port that the system chose.
+    /// The address, with the port that the system chose.
     pub(crate) listen: Listen,
 }
 
-/// Returns the error of a socket that cannot be bound, with what to do about it.
+/// Returns the error of a socket that cannot be bound, with a hint.
 pub(crate) fn failed(listen: &Listen, cause: landau_sys::Error) -> Error {
     let hint = match cause.kind() {
         ErrorKind::PermissionDenied => "; only root can bind ports below 1024: try port 2525",
@@ -112,7 +112,7 @@ fn listening(address: SocketAddr, backlog: u32) -> landau_sys::Result<OwnedFd> {
         stream::set_v6_only(&socket, !address.ip().is_unspecified())?;
     }
     bind(&socket, &Address::from(address))?;
-    // Accepted connections inherit it, which saves a call for each.
+    // Accepted connections inherit the option, which saves a call for each.
     stream::set_no_delay(&socket)?;
     stream::listen(&socket, backlog)?;
     Ok(socket)

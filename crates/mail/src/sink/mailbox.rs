@@ -1,9 +1,9 @@
-//! Mailboxes: a Maildir for each recipient, so that a sender's ledger can be compared with what arrived.
+//! Mailboxes: a Maildir for each recipient, so that a sender's ledger can be compared with the mail that arrived.
 //!
-//! A message is one file for each recipient, with the content exactly as it was sent, line ends included. It is written
-//! to `tmp` and renamed to `new` before the client is told that it was accepted. File names begin with the number of
-//! the message in the order of delivery, so that sorted names are that order. Nothing is synced: a crash of the machine
-//! may lose what the page cache held.
+//! A message is one file for each recipient, with the content exactly as it was sent, including line ends. It is
+//! written to `tmp` and renamed to `new` before the message is acknowledged. File names begin with the number of the
+//! message in the order of delivery, so that sorting by name gives that order. Nothing is synced: a system crash may
+//! lose the contents of the page cache.
 
 use super::error::Error;
 use std::collections::HashSet;
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Mailboxes {
     root: PathBuf,
-    /// Those whose directories exist.
+    /// The mailboxes whose directories exist.
     made: HashSet<String>,
 }
 
 impl Mailboxes {
-    /// Creates the directory, which must be empty or missing: old messages would be taken for this run's.
+    /// Creates the directory, which must be empty or missing: old messages would be mistaken for messages of this run.
     pub fn create(root: &Path) -> Result<Self, Error> {
         let failed = |cause| Error::Maildir { path: root.to_owned(), cause };
         fs::create_dir_all(root).map_err(failed)?;
@@ -30,7 +30,7 @@ impl Mailboxes {
         Ok(Self { root: root.to_owned(), made: HashSet::new() })
     }
 
-    /// Delivers the message of a number to each recipient.
+    /// Delivers message `number` to each recipient.
     pub(crate) fn deliver(&mut self, number: u64, recipients: &[String], content: &[u8]) -> io::Result<()> {
         let mut first: Option<PathBuf> = None;
         for (index, recipient) in recipients.iter().enumerate() {
@@ -63,7 +63,8 @@ impl Mailboxes {
 }
 
 /// Returns the name of a recipient's mailbox: the address, its domain in lower case, and bytes other than letters,
-/// digits and `@-_+=.` as `%` with two digits. So is a dot at the start; a name is therefore never `.` or `..`.
+/// digits and `@-_+=.` as `%` with two hexadecimal digits. A leading dot is also encoded, so a name is never `.` or
+/// `..`.
 pub fn directory_name(recipient: &str) -> String {
     let (local, domain) = recipient.rsplit_once('@').map_or((recipient, None), |(local, domain)| (local, Some(domain)));
     let address = domain.map_or(local.to_owned(), |domain| format!("{local}@{}", domain.to_ascii_lowercase()));

@@ -1,8 +1,8 @@
-//! Receivers for tests and benchmarks: they answer as real servers do, also when those are slow, full or broken.
+//! Receivers for tests and benchmarks: they answer like real servers, including slow, full and broken ones.
 //!
-//! A sink is one thread with an event loop (`server`) and a protocol. Protocols do no I/O; what happens to a
-//! connection whatever its protocol (late replies, replies in pieces, resets, half-closes, silence) is
-//! [`conduct`]. Every random decision follows from a seed and from what it is about, not from the order of events.
+//! A sink is one thread with an event loop (`server`) and a protocol. Protocols do no I/O; the treatment of connections
+//! that does not depend on the protocol (late replies, replies in pieces, resets, half-closes, silence) is in
+//! [`conduct`]. Every random decision depends on a seed and on its subject, not on the order of events.
 
 pub(crate) mod chunks;
 pub mod conduct;

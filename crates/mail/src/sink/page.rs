@@ -1,4 +1,4 @@
-//! Pages over HTTP that are made when they are asked for, by a thread of its own: counters and metrics.
+//! Pages over HTTP that a separate thread generates on request: counters and metrics.
 
 use super::conduct::Plan;
 use super::counters::{Counted, counters};
@@ -24,11 +24,11 @@ pub(crate) struct Page {
     pub(crate) text: String,
 }
 
-/// Makes the page of a path, without the query; `None` if there is none.
+/// Generates the page for a path without its query; `None` if there is none.
 type Source = Box<dyn Fn(&[u8]) -> Option<Page> + Send>;
 
 counters! {
-    /// What the endpoint itself counts.
+    /// The counters of the endpoint itself.
     Counters {
         pages "requests for pages",
     }
@@ -48,7 +48,7 @@ impl Drop for Serving {
     }
 }
 
-/// Serves pages at an address, by a thread of this name.
+/// Serves pages at an address, in a thread with this name.
 pub(crate) fn serve(
     listen: Listen,
     name: &str,
@@ -57,7 +57,7 @@ pub(crate) fn serve(
     let pages = Pages { source: Box::new(source), limits: Limits::default(), counters: Arc::default() };
     let sink = Sink::bind(pages, Config::new(vec![listen]))?;
     let (addresses, remote) = (sink.addresses(), sink.remote());
-    // The thread ends with an error only if it cannot begin, and then nothing answers.
+    // The thread ends with an error only if it cannot start, and then no request is answered.
     let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || sink.run());
     spawned.map_err(|error| landau_sys::Error::from_io("clone", &error))?;
     Ok(Serving { address: addresses.first().copied().unwrap_or(listen), remote })

@@ -1,4 +1,5 @@
-//! What a sink's event loop asks of a protocol. Protocols do no I/O: bytes and times go in, bytes and steps come out.
+//! The interface between a sink's event loop and a protocol. Protocols do no I/O: bytes and times go in, bytes and
+//! steps come out.
 
 use super::conduct::Plan;
 use super::counters::Counted;
@@ -8,12 +9,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many commands without a message between them may be refused because of a limit, or for want of room, before such
-/// refusals count as errors: a client offers all recipients of a message at once (Postfix's
+/// The number of commands between two messages that may be refused because of a limit, or for lack of space, before
+/// such refusals count as errors: a client sends all recipients of a message at once (Postfix's
 /// `smtpd_recipient_overshoot_limit`).
 pub(crate) const MOST_EXCESS: u32 = 1000;
 
-/// A connection as it was accepted.
+/// An accepted connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin {
     /// The number of connections before it.
@@ -24,16 +25,16 @@ pub(crate) struct Origin {
     pub(crate) local: IpAddr,
 }
 
-/// What follows a step, once its reply has left.
+/// What follows a step, after its reply was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// The next step, with the bytes that follow.
+    /// The next step, with the following bytes.
     Continue,
-    /// Nothing until more bytes have come.
+    /// Nothing, until more bytes arrive.
     Receive,
     /// The next step, after the protocol's next commit.
     Commit,
-    /// The TLS handshake. What was received before it and not taken is discarded, because it was not encrypted
+    /// The TLS handshake. Bytes received but not consumed before it are discarded, because they were not encrypted
     /// (CVE-2011-0411); [`Protocol::secured`] follows.
     Secure,
     /// The end of the connection, which the client expects.
@@ -45,9 +46,9 @@ pub(crate) enum Then {
 /// A step of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// How many bytes of the input it took.
+    /// The number of input bytes that it consumed.
     pub(crate) consumed: usize,
-    /// How late what it wrote leaves. Nothing is read meanwhile.
+    /// The delay of its output. Nothing is read meanwhile.
     pub(crate) delay: Duration,
     pub(crate) then: Then,
 }
@@ -59,7 +60,7 @@ impl Step {
     }
 }
 
-/// A session that begins.
+/// A new session.
 #[derive(Debug)]
 pub(crate) struct Opened<S> {
     pub(crate) session: S,
@@ -68,7 +69,7 @@ pub(crate) struct Opened<S> {
     pub(crate) step: Step,
 }
 
-/// A protocol: what its sessions share.
+/// A protocol: the state shared by its sessions.
 pub(crate) trait Protocol {
     /// The state of a connection.
     type Session: Debug;
@@ -76,32 +77,32 @@ pub(crate) trait Protocol {
     /// Begins a session, and appends the greeting.
     fn open(&mut self, origin: &Origin, now_ms: u32, out: &mut Vec<u8>) -> Opened<Self::Session>;
 
-    /// Takes a step with the bytes that have come and were not consumed, and appends what to send. A step that consumed
-    /// nothing waits for more.
+    /// Takes a step with the received bytes that were not consumed yet, and appends the output. A step that consumes
+    /// nothing waits for more bytes.
     fn step(&mut self, session: &mut Self::Session, input: &[u8], now_ms: u32, out: &mut Vec<u8>) -> Step;
 
-    /// Makes durable what the steps since the last commit have to promise. Called after each batch of events.
+    /// Makes durable the data that the steps since the last commit will acknowledge. Called after each batch of events.
     #[inline]
     fn commit(&mut self) {}
 
-    /// Returns after how long `commit` is to be called even if nothing happens.
+    /// Returns the time after which `commit` must be called even without events.
     #[inline]
     fn commit_within(&self) -> Option<Duration> {
         None
     }
 
-    /// Returns how connections are encrypted, if the protocol asks for that.
+    /// Returns the TLS settings, if the protocol offers encryption.
     fn tls(&self) -> Option<ServerTls> {
         None
     }
 
-    /// The TLS handshake of a session has ended.
+    /// Called at the end of a session's TLS handshake.
     fn secured(&mut self, _session: &mut Self::Session) {}
 
-    /// Appends what an idle client is told before the connection is closed.
+    /// Appends the reply to an idle client before the connection is closed.
     fn expire(&mut self, session: &mut Self::Session, out: &mut Vec<u8>);
 
-    /// The connection has ended.
+    /// Called at the end of the connection.
     fn close(&mut self, session: &mut Self::Session);
 
     /// Returns how long the client may be idle.

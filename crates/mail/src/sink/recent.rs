@@ -1,13 +1,13 @@
-//! A table that forgets: it holds the entries that were used most recently, and takes bounded memory however many
-//! different keys a client invents.
+//! A table with bounded memory: it holds the most recently used entries, regardless of the number of different keys
+//! that a client sends.
 
 use std::collections::HashMap;
 
-/// The number of entries that a table holds at least, once it has had so many.
+/// The minimum number of entries that a table keeps, after it has had as many.
 pub(crate) const ENTRIES: usize = 1 << 20;
 
-/// A table of what was seen recently. Two generations take turns: when the younger is full, the older is dropped. An
-/// entry that is used moves to the younger one.
+/// A table of recent entries, in two generations. When the younger one is full, the older one is dropped. A used entry
+/// moves to the younger one.
 #[derive(Debug, Clone)]
 pub(crate) struct Recent<V> {
     young: HashMap<u64, V>,
@@ -27,7 +27,7 @@ impl<V> Recent<V> {
         Self { young: HashMap::new(), old: HashMap::new(), capacity }
     }
 
-    /// Returns the value of a key, which is `first` for a key that is new or forgotten.
+    /// Returns the value of a key; `first` for a key that is new or forgotten.
     pub(crate) fn entry(&mut self, key: u64, first: V) -> &mut V {
         if !self.young.contains_key(&key) && self.young.len() >= self.capacity {
             self.old = std::mem::take(&mut self.young);
@@ -53,7 +53,7 @@ mod tests {
         let mut recent = Recent::new(100);
         for key in 0..10_000 {
             *recent.entry(key, 0) += 1;
-            // A key that is used again and again is not forgotten.
+            // A key in constant use is not forgotten.
             *recent.entry(u64::MAX, 0) += 1;
             assert!(recent.len() <= 200, "{}", recent.len());
         }

@@ -1,4 +1,4 @@
-//! A running sink: its listeners, its event loop, and how other threads see and end it.
+//! A running sink: its listeners, its event loop, and a handle for other threads to observe and end it.
 
 use super::counters::{Connections, Counted, Reading};
 use super::error::Error;
@@ -13,12 +13,12 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How a sink listens and waits.
+/// The settings of a sink's listeners and event loop.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Where it listens.
     pub listen: Vec<Listen>,
-    /// How many connections may wait to be accepted at each address.
+    /// The accept backlog of each address.
     pub backlog: u32,
     /// The backend of the event loop.
     pub backend: Backend,
@@ -33,11 +33,11 @@ impl Config {
     }
 }
 
-/// A sink that listens and does not answer yet.
+/// A sink that listens but does not answer yet.
 pub struct Sink {
     addresses: Vec<Listen>,
     remote: Remote,
-    /// Runs the event loop, of a type that depends on the protocol.
+    /// Runs the event loop, whose type depends on the protocol.
     run: Box<dyn FnOnce() -> Result<(), Error> + Send>,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Debug for Sink {
     }
 }
 
-/// Sees and ends a sink from any thread.
+/// A handle for observing and ending a sink from any thread.
 #[derive(Clone)]
 pub struct Remote {
     waker: Waker,
@@ -63,7 +63,7 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// Ends the sink. Open connections are closed where they are.
+    /// Ends the sink. Open connections are closed immediately.
     pub fn end(&self) {
         self.must_end.store(true, Ordering::Release);
         // Waking fails only if the sink has ended.
@@ -83,14 +83,14 @@ impl Remote {
     }
 }
 
-/// The descriptors that a sink opens when it runs: the event loop's, and one to spare for mailboxes.
+/// The number of descriptors that a sink opens when it runs: that of the event loop, and one reserved for mailboxes.
 const LATER_DESCRIPTORS: u64 = 2;
 
-/// A sink's own descriptors are below this number, because they were opened first.
+/// The upper bound of the numbers of a sink's own descriptors, which are opened before those of connections.
 const OWN_MOST: u64 = 1024;
 
 impl Sink {
-    /// Listens at all addresses. Clients can connect from here on; they are answered by [`run`](Self::run).
+    /// Listens at all addresses. Clients can connect from then on; [`run`](Self::run) answers them.
     #[expect(private_bounds, reason = "the protocols are those of this module")]
     pub fn bind<P: Protocol + Send + 'static>(protocol: P, config: Config) -> Result<Self, Error> {
         let listeners: Vec<Listener> =
@@ -103,7 +103,7 @@ impl Sink {
             of_protocol: protocol.counters(),
         };
         let Remote { waker, must_end, counters, .. } = remote.clone();
-        // A reactor belongs to the thread that made it.
+        // A reactor must stay in the thread that created it.
         let run = move || {
             let mut reactor = Reactor::new(config.backend)?;
             if let Some(clock) = &config.clock {
@@ -121,8 +121,8 @@ impl Sink {
         self.addresses.clone()
     }
 
-    /// Raises the limit of descriptors as far as permitted, and returns how many connections that allows. Connections
-    /// beyond wait in the kernel's queue.
+    /// Raises the limit of descriptors as far as permitted, and returns the number of connections that it allows.
+    /// Further connections wait in the accept queue.
     pub fn capacity(&self) -> Result<u64, Error> {
         let limit = limits::raise(Resource::Descriptors)?;
         let open = (0..limit.min(OWN_MOST)).filter(|&number| is_open(number as RawFd)).count() as u64;

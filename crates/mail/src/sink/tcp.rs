@@ -1,4 +1,4 @@
-//! A TCP receiver: it discards what it receives, or sends it back.
+//! A TCP receiver that discards received bytes or echoes them.
 
 use super::conduct::{Conduct, Latency};
 use super::counters::{Counted, counters};
@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 counters! {
-    /// What a TCP sink counts beside its connections: nothing.
+    /// A TCP sink has no counters except those of its connections.
     Counters {}
 }
 
-/// What a TCP sink does with what it receives.
+/// The treatment of received bytes by a TCP sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Discards it.
+    /// Discards them.
     #[default]
     Discard,
-    /// Sends it back.
+    /// Sends them back.
     Echo,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Session {
 }
 
 impl Tcp {
-    /// Returns a sink. With a latency, whatever one receive returned is late by it, and nothing is received meanwhile.
+    /// Returns a sink. With a latency, the reply to each receive is delayed by it, and nothing is received meanwhile.
     pub fn new(mode: Mode, latency: Latency, conduct: Conduct, idle: Duration, seed: u64) -> Self {
         Self { mode, latency, conduct, idle, draws: Draws::new(seed) }
     }

@@ -1,7 +1,7 @@
-//! The event loop of a sink: one thread that accepts, receives, asks the protocol, and sends.
+//! The event loop of a sink: one thread that accepts, receives, calls the protocol, and sends.
 //!
-//! One thread is enough, and it is what makes runs repeatable: limits of connections and greylists need no locks. Input
-//! that is answered at once costs one receive and one send, and the connection keeps no buffer.
+//! One thread is enough, and makes runs repeatable: connection limits and greylists need no locks. Input that is
+//! answered at once costs one receive and one send, and the connection keeps no buffer.
 
 use super::connection::{Connection, Next, State, Table};
 use super::counters::Connections;
@@ -20,23 +20,23 @@ use std::time::Duration;
 /// The tokens of listeners begin here; smaller ones are numbers of connections.
 const LISTENERS: u32 = 1 << 31;
 
-/// The most connections accepted from a listener before other events are handled.
+/// Maximum number of connections accepted from a listener before other events are handled.
 const ACCEPT_BATCH: usize = 64;
 
 /// How long accepting pauses when no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The most bytes received at once. All connections share one buffer.
+/// Maximum number of bytes per receive. All connections share one buffer.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// The most plain bytes of a TLS record.
+/// Maximum number of plain bytes in a TLS record.
 const RECORD_BYTES: usize = 16 << 10;
 
-/// After so many bytes of replies, these are sent before further input is answered.
+/// The size of replies in bytes from which they are sent before further input is answered.
 const OUT_BYTES: usize = 256 << 10;
 
-/// How long the client may go on sending after the end of a connection: closing at once would send a reset, which can
-/// destroy the last reply on its way.
+/// How long the client may continue to send after the end of a connection. An immediate close would send a reset, which
+/// can destroy the last reply in transit.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// The event loop.
@@ -47,27 +47,27 @@ pub(crate) struct Worker<P: Protocol> {
     listeners: Vec<Listener>,
     pub(super) table: Table<P::Session>,
     pub(super) scratch: Box<[u8]>,
-    /// What was received encrypted, after its decryption.
+    /// Received bytes after decryption.
     pub(super) plain: Box<[u8]>,
     out: Vec<u8>,
     pub(super) counters: Arc<Connections>,
     must_end: Arc<AtomicBool>,
     accepted: u64,
-    /// Connections that wait for the protocol's commit.
+    /// The connections waiting for the protocol's commit.
     committing: Vec<u32>,
 }
 
-/// The result of the steps that some input allowed.
+/// The result of the steps taken on some input.
 #[derive(Debug)]
 struct Answered {
-    /// How many bytes of the input were taken.
+    /// The number of input bytes consumed.
     used: usize,
-    /// Where the output of the last step starts.
+    /// The offset of the last step's output.
     late_from: usize,
     last: Step,
 }
 
-/// Takes steps until one must wait (for time, for more input, for the end) or there is much to send.
+/// Takes steps until one must wait (for a time, for more input, for the end) or the output is large.
 #[inline]
 fn answer<P: Protocol>(
     protocol: &mut P,
@@ -113,10 +113,11 @@ impl<P: Protocol> Worker<P> {
         })
     }
 
-    /// Works until the sink is told to end.
+    /// Runs until the sink is told to end.
     pub(crate) fn run(&mut self) {
         while !self.must_end.load(Ordering::Acquire) {
-            // An error usually concerns the interest of one descriptor; the next wait makes the changes of the others.
+            // An error usually concerns the interest of one descriptor; the next wait applies the changes of the
+            // others.
             if self.reactor.wait(self.protocol.commit_within()).is_err() {
                 continue;
             }
@@ -130,8 +131,8 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// Commits what the batch of events has done, and lets the connections go on that wait for it. They may do more
-    /// that is to be committed.
+    /// Commits the results of the batch of events, and resumes the connections waiting for it. Their next steps may
+    /// need another commit.
     #[inline]
     fn commit(&mut self) {
         self.protocol.commit();
@@ -168,10 +169,10 @@ impl<P: Protocol> Worker<P> {
                 Err(error) if error.is_would_block() => {
                     return self.reactor.clear_readiness(fd, Interest::READABLE);
                 }
-                // An error of one connection; others may be waiting.
+                // This error concerns one connection; others may be waiting.
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(_) => {
-                    // No descriptor is left: connections wait in the queue until one is.
+                    // No descriptor is left: connections wait in the accept queue until one is free.
                     self.counters.descriptors_short.add(1);
                     let _ = self.reactor.set_interest(fd, Interest::NONE);
                     return self.reactor.set_deadline(fd, ACCEPT_PAUSE);
@@ -224,13 +225,13 @@ impl<P: Protocol> Worker<P> {
             State::Pausing if ready.is_deadline() => self.resume(number),
             State::Receiving if ready.is_deadline() => self.expire(number),
             State::Draining | State::Sending if ready.is_deadline() => self.close(number),
-            // Level-triggered backends report it in each wait, whatever the interest.
+            // Level-triggered backends report this in each wait, regardless of the interest.
             State::Pausing | State::Sending if ready.is_write_closed() => self.close(number),
             _ => {}
         }
     }
 
-    /// Receives what has come, and answers it.
+    /// Receives the bytes that have arrived, and answers them.
     #[inline]
     fn receive(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
@@ -294,7 +295,7 @@ impl<P: Protocol> Worker<P> {
         self.resume(number);
     }
 
-    /// Sends what is kept and answers the input that is kept, until the connection must wait.
+    /// Sends the buffered output and answers the buffered input, until the connection must wait.
     pub(super) fn resume(&mut self, number: u32) {
         while self.flush(number) {
             let now_ms = self.reactor.now_ms();
@@ -308,8 +309,8 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// Sends what is kept, as far as time and the send buffer allow. Returns whether all has left and the input that is
-    /// kept is to be answered.
+    /// Sends the buffered output, as far as pauses and the send buffer allow. Returns whether everything was sent and
+    /// the buffered input must be answered next.
     fn flush(&mut self, number: u32) -> bool {
         let Some(connection) = self.table.get(number) else { return false };
         loop {
@@ -369,7 +370,7 @@ impl<P: Protocol> Worker<P> {
         false
     }
 
-    /// Waits for readiness or the end of a time.
+    /// Waits for readiness or a timeout.
     pub(super) fn wait(&mut self, number: u32, state: State, interest: Interest, limit: Duration) {
         let Some(connection) = self.table.get(number) else { return };
         connection.state = state;
@@ -379,7 +380,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// Shuts the writing half down, and discards what the client still sends.
+    /// Shuts down the writing half, and discards further input from the client.
     fn end_sending(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         if let Some(tls) = &mut connection.tls {
@@ -394,7 +395,7 @@ impl<P: Protocol> Worker<P> {
         self.wait(number, State::Draining, Interest::READABLE, limit);
     }
 
-    /// Discards what the client sends.
+    /// Discards input from the client.
     fn drain(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         match stream::receive(&connection.fd, &mut self.scratch) {
@@ -406,7 +407,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// Ends a connection whose client was idle for too long.
+    /// Ends a connection after its idle timeout.
     fn expire(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         self.counters.idle_closed.add(1);

@@ -1,4 +1,4 @@
-//! The client's side of STARTTLS: which connections are encrypted, and which certificates are trusted.
+//! The client's side of STARTTLS: the choice of encryption, and the trusted certificates.
 
 use super::TlsSession;
 use crate::client::Security;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 /// Whether connections are encrypted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Encryption {
-    /// They are not.
+    /// Connections are not encrypted.
     #[default]
     Never,
-    /// They are if the server can. Any certificate is accepted: somebody between here and the server who could present
-    /// another one could as well remove the offer.
+    /// Connections are encrypted if the server supports it. Any certificate is accepted: an attacker on the path who
+    /// could present another certificate could also remove the offer.
     Opportunistic,
-    /// They are, or nothing is sent.
+    /// Connections are encrypted, or no mail is sent.
     Required {
         /// PEM file of the certificates to trust; those of the system if there is none.
         ca_file: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub(crate) struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// Reads the certificates to trust. Sessions are resumed: a site is usually connected to more than once.
+    /// Reads the certificates to trust. Sessions are resumed, because most sites get more than one connection.
     pub(crate) fn new(encryption: &Encryption) -> Result<Self, String> {
         let (security, ca_file, is_insecure) = match encryption {
             Encryption::Never => return Ok(Self { security: Security::Plain, config: None }),
@@ -55,7 +55,7 @@ impl TlsConfig {
 }
 
 impl TlsSession {
-    /// Begins a handshake with a server of a name, or of an address if that is all that is known.
+    /// Begins a handshake with a server, identified by its name or, if that is not a valid server name, by its address.
     pub(crate) fn connect(config: &TlsConfig, name: &str, address: IpAddr) -> Result<Self, String> {
         let config = config.config.clone().ok_or("TLS is not configured")?;
         let name = ServerName::try_from(name.to_owned()).unwrap_or(ServerName::from(address));

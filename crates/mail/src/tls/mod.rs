@@ -1,4 +1,4 @@
-//! TLS after STARTTLS, by rustls: encrypted bytes on one side, plain bytes on the other; as a client and as a server.
+//! TLS after STARTTLS, with rustls, for clients and servers: encrypted bytes on one side, plain bytes on the other.
 
 mod client;
 mod server;
@@ -20,12 +20,12 @@ pub(crate) struct TlsSession {
     is_secured: bool,
 }
 
-/// What received bytes contained.
+/// The contents of received bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Decrypted {
     /// The end of the handshake.
     Secured,
-    /// So many plain bytes.
+    /// This number of plain bytes.
     Bytes(usize),
     /// The end of the stream.
     End,
@@ -42,7 +42,7 @@ impl TlsSession {
         self.connection.is_handshaking()
     }
 
-    /// Takes encrypted bytes from `input`, and decrypts some of them to `plain`. To be called until it returns
+    /// Takes encrypted bytes from `input`, and decrypts some of them to `plain`. Must be called until it returns
     /// [`Decrypted::Nothing`] or [`Decrypted::End`].
     pub(crate) fn decrypt(&mut self, input: &mut &[u8], plain: &mut [u8]) -> Result<Decrypted, String> {
         loop {
@@ -64,13 +64,13 @@ impl TlsSession {
         }
     }
 
-    /// Encrypts plain bytes. Returns how many; none if encrypted ones must be sent first.
+    /// Encrypts plain bytes. Returns their number; 0 if encrypted bytes must be sent first.
     pub(crate) fn encrypt(&mut self, plain: &[IoSlice<'_>]) -> usize {
         // Writing to the session's memory cannot fail.
         self.connection.writer().write_vectored(plain).unwrap_or(0)
     }
 
-    /// Returns whether encrypted bytes wait to be sent.
+    /// Returns whether encrypted bytes are waiting to be sent.
     pub(crate) fn wants_send(&self) -> bool {
         self.connection.wants_write()
     }
@@ -80,7 +80,7 @@ impl TlsSession {
         self.connection.write_tls(socket)
     }
 
-    /// Says that nothing more is encrypted.
+    /// Ends the stream of plain bytes: queues a close_notify alert.
     pub(crate) fn end(&mut self) {
         self.connection.send_close_notify();
     }

@@ -1,4 +1,4 @@
-//! The server's side of STARTTLS: a certificate with its key, from files or made for the run.
+//! The server's side of STARTTLS: a certificate with its key, from files or generated for the run.
 
 use super::TlsSession;
 use rustls::crypto::ring;
@@ -11,23 +11,23 @@ use std::sync::Arc;
 /// The certificate that a server presents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Certificate {
-    /// One that is made when the server starts and signed by its own key: clients that verify certificates refuse it.
+    /// A self-signed certificate, generated when the server starts. Clients that verify certificates refuse it.
     SelfSigned,
-    /// One from PEM files.
+    /// A certificate from PEM files.
     Files {
-        /// The certificate, with those of the authorities between it and the root after it.
+        /// The certificate, followed by the intermediate certificates.
         certificate: PathBuf,
         /// The private key.
         key: PathBuf,
     },
 }
 
-/// How a server encrypts connections.
+/// The TLS configuration of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerTls(Arc<ServerConfig>);
 
 impl ServerTls {
-    /// Reads or makes the certificate of a host.
+    /// Reads or generates the certificate of a host.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl ServerTls {
     }
 }
 
-/// Makes a certificate for a host, and its key.
+/// Generates a certificate for a host, and its key.
 fn self_signed(host: &str) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     let made = rcgen::generate_simple_self_signed([host.to_owned()]).map_err(|error| error.to_string())?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());

@@ -1,4 +1,4 @@
-//! Addresses beyond ASCII: what a server with SMTPUTF8 gets, and one without.
+//! Non-ASCII addresses, as received by servers with and without SMTPUTF8.
 
 use crate::support::{Names, Running, Silent, delivery};
 use landau_mail::sink::dns::Service;
@@ -9,10 +9,11 @@ use landau_mail::{Envelope, Mode, Outcome, Source, deliver};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A profile of a server that does not know addresses beyond ASCII.
+/// The profile of a server without support for non-ASCII addresses.
 const ASCII_ONLY: &str = "[default]\nextensions = [\"PIPELINING\", \"8BITMIME\"]\n";
 
-/// Sends to a list from a sender through a server of a profile; returns the outcome and the recipients as it has them.
+/// Sends to a list from a sender through a server with a profile. Returns the outcome, and the recipients as stored by
+/// the server.
 fn sent(profile: &str, from: &str, list: &[&str]) -> (Outcome, BTreeSet<String>) {
     let room = tempfile::tempdir().unwrap();
     let mail = room.path().join("mail");
@@ -52,7 +53,7 @@ fn a_server_without_smtputf8_gets_domains_in_ascii_and_no_local_part_beyond_it()
     assert!(outcome.reasons.iter().any(|(reason, _)| reason.contains("5.6.7 the sender's")), "{:?}", outcome.reasons);
 }
 
-/// Such a recipient was left out of its transaction, and had no outcome; such a sender became the null sender.
+/// Such a recipient was once omitted from its transaction and had no outcome; such a sender became the null sender.
 #[test]
 fn an_address_that_is_too_long_in_ascii_cannot_be_converted() {
     let long = format!("{}@{}test", "a".repeat(64), "\u{fc}.".repeat(30));
@@ -65,7 +66,7 @@ fn an_address_that_is_too_long_in_ascii_cannot_be_converted() {
     assert!(outcome.reasons[0].0.contains("5.6.7 the sender's address"), "{:?}", outcome.reasons);
 }
 
-/// The name server knows ASCII only: `d1` in full-width characters is `d1` to IDNA.
+/// The name server knows only ASCII names. IDNA converts `d1` in full-width characters to `d1`.
 #[test]
 fn domains_are_looked_up_in_ascii() {
     let (names, hosts) =
@@ -83,7 +84,7 @@ fn domains_are_looked_up_in_ascii() {
     delivery.name_server = Some(names.streams.address);
     delivery.smtp_port = hosts.address.port();
     let outcome = deliver(&delivery, &mut Silent, &|| false).unwrap();
-    // The zone has no b\u{fc}cher, and the last one is no name at all.
+    // The zone has no b\u{fc}cher, and the last one is not a valid name.
     assert_eq!((outcome.recipients.done, outcome.recipients.failed), (3, 2), "{:?}", outcome.reasons);
     assert!(
         outcome.reasons.iter().any(|(reason, _)| reason.contains("not the name of a domain")),

@@ -63,7 +63,7 @@ fn a_recipient_whose_report_cannot_be_written_is_not_recorded_as_failed() {
     assert_eq!(run(folder.path(), |_| {}).bounces, 3);
     let names: Vec<_> = std::fs::read_dir(folder.path().join("bounces/new")).unwrap().map(|one| one.unwrap()).collect();
     std::fs::remove_file(folder.path().join("ledger")).unwrap();
-    // A directory is in the way of each report.
+    // A directory occupies the name of each report.
     for name in names {
         std::fs::remove_file(name.path()).unwrap();
         std::fs::create_dir(name.path()).unwrap();

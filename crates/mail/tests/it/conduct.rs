@@ -1,4 +1,4 @@
-//! What happens to connections: late replies, pieces, resets, half-closes, silence, limits.
+//! Tests of the treatment of connections: late replies, pieces, resets, half-closes, silence, limits.
 
 use crate::support::{LONG, Running};
 use landau_mail::sink::conduct::{Conduct, Cut, Latency, Pieces};
@@ -7,10 +7,10 @@ use landau_mail::sink::tcp::{Mode, Tcp};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-/// A request that is answered, and as bytes comes back.
+/// A request for the HTTP sink, which the TCP sink echoes as bytes.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// Sinks for requests and for bytes, each with the answer to [`REQUEST`].
+/// Returns an HTTP sink and a TCP sink, each with its answer to [`REQUEST`].
 fn others(conduct: Conduct, latency: Latency) -> [(Running, &'static [u8]); 2] {
     // Idle connections are closed, and a test advances the clock by hours.
     let idle = Duration::from_secs(30 * 86_400);
@@ -20,7 +20,7 @@ fn others(conduct: Conduct, latency: Latency) -> [(Running, &'static [u8]); 2] {
     [(http, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nxxx"), (tcp, REQUEST)]
 }
 
-/// The clock of the sink stands still, so what comes before it is advanced was not late.
+/// The clock of the sink stands still, so a reply before it is advanced was not delayed.
 #[test]
 fn a_late_reply_comes_when_its_time_has_passed_and_not_before() {
     let sink = Running::profile("[default]\nlatency = { mail = \"1h\" }");
@@ -28,7 +28,7 @@ fn a_late_reply_comes_when_its_time_has_passed_and_not_before() {
     client.send(b"HELO c\r\nMAIL FROM:<>\r\nRSET\r\n");
     assert_eq!([client.reply(), client.reply()], [220, 250]);
     assert_eq!(client.receive_briefly(), b"");
-    // The sink begins to wait when it has read the command; until then there is nothing to pass.
+    // The delay begins after the sink has read the command; until then, advancing the clock has no effect.
     let (mut received, began) = (Vec::new(), Instant::now());
     while received.is_empty() {
         assert!(began.elapsed() < LONG, "no reply came");
@@ -64,7 +64,7 @@ fn a_connection_is_reset_after_its_bytes() {
     assert_eq!(sink.remote.total("resets"), 1);
 }
 
-/// The sink's end comes, and what the client sends is still taken.
+/// The sink ends its stream, but still receives input from the client.
 #[test]
 fn a_connection_is_half_closed() {
     let sink = Running::profile("[default]\nhalf_close = { after = \"20B\" }");
@@ -116,8 +116,8 @@ fn an_idle_client_is_told_421() {
     assert_eq!((client.reply(), sink.remote.total("idle_closed")), (0, 1));
 }
 
-/// A client that does not read gets everything once it does: the replies to ten thousand commands exceed no limit of
-/// the sink, and it reads no further commands meanwhile.
+/// A client that reads late still gets everything: the replies to ten thousand commands exceed no limit of the sink,
+/// and the sink reads no further commands meanwhile.
 #[test]
 fn a_client_that_reads_late_loses_no_reply() {
     let sink = Running::profile("");
@@ -154,7 +154,7 @@ fn answers_to_requests_and_bytes_are_late_and_leave_in_pieces() {
     }
 }
 
-/// Waits until so many connections of a sink have closed.
+/// Waits until `count` connections of a sink have closed.
 fn closed(sink: &Running, count: u64) {
     let began = Instant::now();
     while sink.remote.total("closed") < count {
@@ -163,7 +163,7 @@ fn closed(sink: &Running, count: u64) {
     }
 }
 
-/// Waits until a sink has received so many bytes.
+/// Waits until a sink has received `bytes` bytes.
 fn received(sink: &Running, bytes: u64) {
     let began = Instant::now();
     while sink.remote.total("bytes_received") < bytes {

@@ -1,5 +1,5 @@
-//! STARTTLS with a server by rustls. The certificates are those of the load generator's tests: self-signed, with keys
-//! that are public.
+//! Tests of STARTTLS with a rustls server. The certificates are those of the load generator's tests: self-signed, with
+//! private keys that are public.
 
 use crate::support::{Silent, delivery};
 use landau_mail::{Encryption, Envelope, Mode, Outcome, Source, deliver};
@@ -11,22 +11,22 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// What a server does about TLS.
+/// The behaviour of a server towards TLS.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Conduct {
-    /// It works.
+    /// TLS works.
     Works,
-    /// It is not offered.
+    /// TLS is not offered.
     NotOffered,
     /// STARTTLS is answered with 454.
     Refused,
     /// The handshake fails.
     Broken,
-    /// The server closes the connection in the handshake.
+    /// The server closes the connection during the handshake.
     HangsUp,
 }
 
-/// The content of each message, and whether it came encrypted.
+/// The content of each message, and whether it arrived encrypted.
 type Messages = Arc<Mutex<Vec<(Vec<u8>, bool)>>>;
 
 fn file(name: &str) -> PathBuf {
@@ -43,7 +43,7 @@ fn line(stream: &mut impl Read) -> std::io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Talks SMTP. Returns whether the client asked for TLS.
+/// Serves SMTP commands. Returns whether the client requested TLS.
 fn talk(
     stream: &mut (impl Read + Write),
     conduct: Conduct,
@@ -102,7 +102,7 @@ fn serve(
     talk(&mut StreamOwned::new(session, stream), conduct, true, messages).map(drop)
 }
 
-/// Starts a server for `localhost`. Returns its port and what it receives.
+/// Starts a server for `localhost`. Returns its port and the messages that it receives.
 fn start(conduct: Conduct) -> (u16, Messages) {
     let certificates = CertificateDer::pem_file_iter(file("localhost.pem")).unwrap().map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(file("localhost.key.pem")).unwrap();
@@ -148,7 +148,7 @@ fn messages_come_encrypted_and_whole() {
     let (port, messages) = start(Conduct::Works);
     for encryption in [Encryption::Opportunistic, required(Some("localhost.pem"), false), required(None, true)] {
         let (outcome, content) = run(port, encryption);
-        // A connection that was not needed any more may be closed between its handshake and the second EHLO.
+        // A connection that is no longer needed may be closed between its handshake and the second EHLO.
         let is_whole = outcome.recipients.done == 8 && outcome.encrypted >= outcome.connections;
         assert!(is_whole && outcome.connections > 0, "{} {:?}", outcome.encrypted, outcome.lost);
         let received = std::mem::take(&mut *messages.lock().unwrap());
@@ -186,7 +186,7 @@ fn a_certificate_of_another_authority_or_for_another_name_is_refused() {
     assert_eq!((outcome.recipients.done, outcome.encrypted), (0, 0));
     assert!(outcome.lost.iter().any(|(text, _)| text.starts_with("TLS failed: ")), "{:?}", outcome.lost);
     assert!(messages.lock().unwrap().is_empty());
-    // Without --tls never, the same server would have been spoken to in plain text.
+    // With --tls never, the client talks to the same server in plain text.
     let (outcome, _) = run(port, Encryption::Never);
     assert_eq!((outcome.recipients.done, outcome.encrypted), (8, 0));
 }

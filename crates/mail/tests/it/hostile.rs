@@ -1,4 +1,4 @@
-//! Sessions against hostile bytes: the seeds of the fuzz targets, the table of smuggling attempts, and random bytes of
+//! Sessions against hostile bytes: the seeds of the fuzz targets, the table of smuggling attempts, and random lines of
 //! the protocol, in pieces of several sizes.
 
 use crate::smuggling::{self, PROLOGUE};
@@ -17,7 +17,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
     all
 }
 
-/// Plays bytes with the first so many options, in pieces of every size.
+/// Plays bytes with the options below `options`, in pieces of every size.
 fn play(session: fn(u8, &[u8], usize), options: u8, bytes: &[u8]) {
     for option in 0..options {
         for size in SIZES {
@@ -53,7 +53,7 @@ fn a_relay_session_survives_any_client() {
     }
 }
 
-/// Replies and commands in any order.
+/// A strategy for replies or commands in any order.
 fn lines(words: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(words), 0..40).prop_map(|all| all.concat().into_bytes())
 }

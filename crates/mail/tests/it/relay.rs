@@ -32,7 +32,7 @@ pub(crate) struct Relaying {
 }
 
 impl Relaying {
-    /// Starts a relay that `change` says more about.
+    /// Starts a relay with settings modified by `change`.
     pub(crate) fn start(queue: &Path, change: impl FnOnce(&mut Relay)) -> Self {
         let delivery = Delivery::new(Source::File(PathBuf::new()), PathBuf::new());
         let reception = Reception {
@@ -83,7 +83,8 @@ impl Drop for Relaying {
     }
 }
 
-/// Returns what the table says, but that the relay refuses a message with a NUL byte, which it could not send on.
+/// Returns the answer in the table, except that the relay refuses a message with a NUL byte, which it could not pass
+/// on.
 fn expected(attempt: &Attempt) -> Answer {
     let mut answer = attempt.answer.clone();
     if attempt.bytes.contains(&0) && answer.messages == 1 {
@@ -95,8 +96,8 @@ fn expected(attempt: &Attempt) -> Answer {
     answer
 }
 
-/// The relay does what the table says, however the bytes are split, and passes the attacker's message on only where the
-/// table has it as a message of its own.
+/// The relay behaves as in the table, however the bytes are split. It passes on the attacker's message only if the
+/// table counts it as a separate message.
 #[test]
 fn no_message_is_smuggled_through_the_relay() {
     let attempts = smuggling::attempts();
@@ -130,8 +131,8 @@ fn no_message_is_smuggled_through_the_relay() {
     assert_eq!(smuggled, own);
 }
 
-/// Hosts of one domain take no mail and say nothing. Its recipients would fill the memory for recipients; mail to other
-/// domains passes all the same.
+/// The hosts of one domain take no mail and do not answer. Its recipients could fill the memory for recipients, but
+/// mail to other domains must still pass.
 #[test]
 fn a_site_that_does_not_answer_leaves_room_to_others() {
     let layout = Layout { domains: 2, sites: 2, ..Layout::default() };
@@ -177,7 +178,7 @@ fn mailbox(mail: &Path, address: &str) -> Vec<String> {
     files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
 
-/// Addresses take memory as content does: a client cannot take all of it by recipients.
+/// Addresses count as memory like content, so a client cannot exhaust it with recipients.
 #[test]
 fn recipients_count_as_memory_of_the_message() {
     let room = tempfile::tempdir().unwrap();
@@ -198,8 +199,8 @@ fn recipients_count_as_memory_of_the_message() {
     }
 }
 
-/// The session ended at the twentieth of them, so a message with many recipients was never sent. RFC 5321 section
-/// 4.5.3.1.10: it is sent to those who were accepted, and then to the others.
+/// The session once ended at the twentieth of them, so a message with many recipients was never sent. RFC 5321 section
+/// 4.5.3.1.10: the message is sent to the accepted recipients, and then to the others.
 #[test]
 fn recipients_over_the_limit_do_not_end_the_session() {
     let room = tempfile::tempdir().unwrap();
@@ -218,13 +219,13 @@ fn recipients_over_the_limit_do_not_end_the_session() {
         offer(&mut client, count);
         assert_eq!([client.command("DATA"), client.command("Subject: a\r\n\r\nb\r\n.")], [354, 250]);
     }
-    // One that does not stop is no client that sends mail.
+    // A client that does not stop is not a sender of mail.
     offer(&mut client, 1020);
     assert_eq!([client.reply(), client.reply()], [421, 0]);
     assert_eq!((relay.total("messages_accepted"), relay.total("recipients_accepted")), (2, 4));
 }
 
-/// A relay whose next server has these extensions only, and keeps its mail in `mail`.
+/// Returns a relay whose next server offers only these extensions and stores its mail in `mail`.
 fn relaying_to_a_sink_with(extensions: &str, room: &Path) -> (Running, Relaying) {
     let profile = format!("[default]\nextensions = [{extensions}]").parse::<Profiles>().unwrap();
     let mailboxes = Mailboxes::create(&room.join("mail")).unwrap();
@@ -233,7 +234,7 @@ fn relaying_to_a_sink_with(extensions: &str, room: &Path) -> (Running, Relaying)
     (sink, relay)
 }
 
-/// What the next server cannot take comes back, and says why.
+/// Mail that the next server cannot take is returned with the reason.
 #[test]
 fn mail_beyond_ascii_fails_where_it_is_not_offered() {
     let room = tempfile::tempdir().unwrap();
@@ -254,7 +255,7 @@ fn mail_beyond_ascii_fails_where_it_is_not_offered() {
         assert_eq!(commands.map(|command| client.command(&command)), [250, 250, 354], "{from} {to}");
         assert_eq!(client.command(&format!("{header}\r\n.")), 250);
     }
-    // Of the four reports one waits: the server takes no address beyond ASCII.
+    // One of the four reports waits: the server accepts no non-ASCII addresses.
     let began = Instant::now();
     let counts = || ["sent", "failed", "deferred"].map(|state| relay.total(&format!("recipients_{state}")));
     while counts() != [4, 4, 1] {
@@ -267,7 +268,7 @@ fn mail_beyond_ascii_fails_where_it_is_not_offered() {
     assert!(reports.iter().any(|text| text.contains("\r\nStatus: 5.6.3\r\n")), "{reports:?}");
 }
 
-/// As it was written, the name of the client made every message need SMTPUTF8.
+/// The unconverted name of the client once made every message require SMTPUTF8.
 #[test]
 fn the_name_of_a_client_beyond_ascii_is_converted_in_the_trace() {
     let room = tempfile::tempdir().unwrap();
@@ -292,7 +293,7 @@ fn the_name_of_a_client_beyond_ascii_is_converted_in_the_trace() {
     }
 }
 
-/// What a server hears, whose answer to EHLO is given.
+/// Returns the lines received by a server that answers EHLO with `offer`.
 fn heard(listener: TcpListener, offer: &'static str) -> std::sync::mpsc::Receiver<String> {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -329,7 +330,7 @@ impl Gate {
         let (address, connections) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
         let is_open = Arc::new(AtomicBool::new(false));
         let (opened, counted) = (Arc::clone(&is_open), Arc::clone(&connections));
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -344,7 +345,7 @@ impl Gate {
     }
 }
 
-/// Takes all mail of a connection.
+/// Accepts all mail of a connection.
 fn serve(mut stream: &std::net::TcpStream) {
     let _ = stream.write_all(b"220 a\r\n");
     let mut is_content = false;
@@ -362,7 +363,8 @@ fn serve(mut stream: &std::net::TcpStream) {
     }
 }
 
-/// Every message that came for a server which takes no mail was tried, and so were those that waited, each at its time.
+/// Every message that arrived for a server that takes no mail was once tried, as was each waiting message when it was
+/// due.
 #[test]
 fn a_site_that_answers_421_is_not_tried_for_each_message() {
     let (room, gate) = (tempfile::tempdir().unwrap(), Gate::start());
@@ -400,7 +402,7 @@ fn a_site_that_answers_421_is_not_tried_for_each_message() {
     let is_suspended = |reason: &&String| reason.contains("delivery temporarily suspended: ");
     assert_eq!(reasons.iter().filter(is_suspended).count(), 19, "{reasons:?}");
     assert!(reasons.iter().all(|reason| reason.contains("421 4.3.2 no service")), "{reasons:?}");
-    // The user wants all of it to be tried now: one connection finds out, for all.
+    // The user flushes the queue: one connection probes the site for all messages.
     flush();
     wait_for("suspensions", 2);
     wait_for("recipients_deferred", 20);
@@ -468,7 +470,7 @@ fn the_relay_signs_for_its_domain_only() {
     assert!(other.starts_with("Received: ") && own.ends_with("\r\n\r\n.b\r\n"), "{other}{own}");
 }
 
-/// A recipient that the sender gave beyond ASCII needs SMTPUTF8, or has another form (RFC 6533).
+/// A non-ASCII original recipient requires SMTPUTF8 or an encoded form (RFC 6533).
 #[test]
 fn an_original_recipient_beyond_ascii_is_passed_on_in_ascii() {
     let room = tempfile::tempdir().unwrap();
@@ -491,8 +493,8 @@ fn an_original_recipient_beyond_ascii_is_passed_on_in_ascii() {
     assert_eq!(found, "RCPT TO:<b@y> ORCPT=utf-8;\\x{E9}@y");
 }
 
-/// The report to a sender beyond ASCII waits for a server that takes it, where the user can see it, or goes to the
-/// postmaster at once.
+/// The report to a non-ASCII sender waits in the queue for a server that accepts the address, where the user can see
+/// it, or is sent to the postmaster at once.
 #[test]
 fn a_report_that_the_senders_server_cannot_take_is_not_lost() {
     for postmaster in [None, Some("p@x")] {
@@ -541,7 +543,7 @@ fn a_report_that_the_senders_server_cannot_take_is_not_lost() {
     }
 }
 
-/// The envelope of a message takes room in the queue as its content does.
+/// The envelope of a message counts towards the size of the queue like its content.
 #[test]
 fn recipients_count_as_room_in_the_queue() {
     let room = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Deliveries by MX records: the engine, the name server and the receivers of this crate.
+//! Tests of deliveries by MX records, with the engine, the name server and the receivers of this crate.
 
 use crate::support::{Names, Running, Silent, delivery};
 use landau_mail::sink::dns::{Layout, Service};
@@ -9,7 +9,7 @@ use landau_mail::{Outcome, Source, deliver};
 use std::net::TcpListener;
 use std::path::Path;
 
-/// All of 127.0.0.0/8 at a free port.
+/// Starts receivers at all addresses of 127.0.0.0/8 on a free port.
 fn hosts(profile: &str) -> Running {
     Running::smtp_at(Smtp::new("sink.example", profile.parse::<Profiles>().unwrap(), 1), "127.0.0.0/8:0")
 }
@@ -44,14 +44,14 @@ fn each_domain_gets_its_mail_at_its_own_hosts_and_the_others_are_told_apart() {
         outcome.reasons.iter().filter(|(reason, _)| reason.starts_with(text)).map(|(_, count)| count).sum()
     };
     let (null, missing, failing) = (count("5.1.10 "), count("5.1.2 "), count("4.4.3 the name server failed"));
-    // Ten recipients a domain, and thirty domains of each kind on average.
+    // There are ten recipients per domain, and thirty domains of each kind on average.
     for found in [null, missing, failing / 2] {
         assert!((100..600).contains(&found), "{:?}", outcome.reasons);
     }
     let recipients = outcome.recipients;
     assert_eq!((recipients.failed, recipients.deferred), (null + missing, failing / 2), "{:?}", outcome.reasons);
     assert_eq!((recipients.sum(), recipients.left), (3_000, 0));
-    // A failure is not remembered for longer than the recipients wait.
+    // A failure is not cached for longer than the recipients wait.
     assert!(outcome.lost.is_empty(), "{:?}", outcome.lost);
     let lookups = outcome.phases.all().iter().find(|(name, _)| *name == "lookup").unwrap().1.count();
     assert!(lookups >= 300, "{lookups}");
@@ -62,21 +62,21 @@ fn a_query_that_is_lost_is_repeated() {
     let (names, hosts) = (names(Layout { domains: 40, sites: 40, ..Layout::default() }, 0.1), hosts(""));
     let folder = tempfile::tempdir().unwrap();
     let outcome = run(folder.path(), &names, &hosts, Shape { recipients: 200, domains: 40, zipf: 0.0, seed: 1 });
-    // What is lost follows from the seed of the name server: no query is lost three times.
+    // The seed of the name server determines the losses: no query is lost three times.
     assert!(names.streams.remote.total("udp_lost") > 0);
     assert_eq!(outcome.recipients.done, 200, "{:?}", outcome.reasons);
 }
 
 #[test]
 fn mail_goes_to_the_next_host_if_the_first_one_refuses() {
-    // Addresses go up by three for each site: the first of each three is the best host or as good as the best.
+    // Each site has three consecutive addresses: the first is that of the best host, or of one as good as the best.
     let first_hosts = (0..40).map(|site| format!("[host.\"127.1.0.{}\"]\nconnections = 0\n", site * 3));
     let names = names(Layout { domains: 40, sites: 40, ..Layout::default() }, 0.0);
     let hosts = hosts(&first_hosts.collect::<String>());
     let folder = tempfile::tempdir().unwrap();
     let outcome = run(folder.path(), &names, &hosts, Shape { recipients: 400, domains: 40, zipf: 0.0, seed: 1 });
     let recipients = outcome.recipients;
-    // About one site in three has one host only.
+    // About one site in three has only one host.
     assert!((200..400).contains(&recipients.done) && recipients.failed == 0, "{recipients:?}");
     assert!(outcome.lost.iter().any(|(reason, _)| reason.contains("421")), "{:?}", outcome.lost);
     assert!(outcome.notes.iter().any(|note| note.contains("not tried again in this run")), "{:?}", outcome.notes);
@@ -92,7 +92,7 @@ fn has_ipv6() -> bool {
     is_there
 }
 
-/// Starts receivers at one port, of IPv4 and of IPv6.
+/// Starts receivers on the same port for IPv4 and IPv6.
 fn hosts_of_both_families() -> (Running, Running) {
     loop {
         let v4 = hosts("");

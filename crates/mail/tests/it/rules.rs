@@ -1,5 +1,5 @@
-//! What a delivery does by the rules, over real sockets: modes, merge fields, reuse of connections, limits of a site,
-//! answers 421, 4yz and 5yz, and what the mailboxes have in the end.
+//! Tests of the rules of a delivery, over real sockets: modes, merge fields, reuse of connections, limits of a site,
+//! answers 421, 4yz and 5yz, and the final contents of the mailboxes.
 
 use crate::support::{LONG, Names, Running, Silent, delivery, documented};
 use landau_mail::sink::dns::{Layout, Service};
@@ -104,7 +104,7 @@ fn a_connection_is_used_for_a_number_of_messages_and_a_time() {
     }
 }
 
-/// The limit is of all domains together that have the same MX hosts.
+/// All domains with the same MX hosts share one limit.
 #[test]
 fn domains_with_the_same_hosts_share_the_limit_of_connections() {
     for sites in [1, 2] {
@@ -124,7 +124,7 @@ fn domains_with_the_same_hosts_share_the_limit_of_connections() {
     }
 }
 
-/// A 421 after messages is the end of the connection, and no attempt: the recipients have one each.
+/// A 421 after messages ends the connection but is not an attempt: each recipient still has only one.
 #[test]
 fn a_421_ends_the_connection_and_is_no_attempt() {
     let (sink, folder) = (Running::profile("[default]\nmessages = 2"), tempfile::tempdir().unwrap());
@@ -136,7 +136,7 @@ fn a_421_ends_the_connection_and_is_no_attempt() {
     assert!(outcome.connections >= 15 && sink.remote.total("message_limit") >= 14, "{}", outcome.connections);
 }
 
-/// Such a 421 was taken for the end of a connection that had been of use: the run did not end.
+/// Such a 421 was once mistaken for the end of a useful connection, and the run did not end.
 #[test]
 fn a_421_to_the_first_message_of_a_connection_is_an_attempt() {
     let (sink, folder) = (Running::profile("[default]\nextensions = []\nmessages = 0"), tempfile::tempdir().unwrap());
@@ -153,12 +153,12 @@ fn a_421_to_the_first_message_of_a_connection_is_an_attempt() {
 }
 
 /// Starts a server without extensions that takes one transaction of each connection and answers the next one with 421:
-/// at MAIL, RCPT, DATA, or the end of the content, which is called `.`.
+/// at MAIL, RCPT, DATA, or the end of the content, written as `.`.
 fn closing_at(stage: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
-        // The test's process ends the thread.
+        // The thread ends with the test's process.
         for stream in listener.incoming() {
             let mut stream = BufReader::new(stream.unwrap());
             let (mut messages, mut is_content, mut line) = (0, false, String::new());
@@ -188,8 +188,8 @@ fn closing_at(stage: &'static str) -> SocketAddr {
     address
 }
 
-/// Such a 421 was taken for the end of a connection that had been of use: its recipients were sent to again at once,
-/// and nothing was recorded, whatever the server had said about them or the message.
+/// Such a 421 was once mistaken for the end of a useful connection. Its recipients were sent to again at once and
+/// nothing was recorded, regardless of the server's reply about them or the message.
 #[test]
 fn a_421_after_mail_was_accepted_is_an_attempt() {
     for (stage, done) in [("MAIL", 4), ("RCPT", 2), ("DATA", 2), (".", 2)] {
@@ -206,7 +206,7 @@ fn a_421_after_mail_was_accepted_is_an_attempt() {
     }
 }
 
-/// A server that takes fewer connections than the client wants gets fewer in the end, and all mail.
+/// A server that accepts fewer connections than the client wants eventually gets fewer, and all of the mail.
 #[test]
 fn connections_that_are_refused_with_421_are_tried_again() {
     let (sink, folder) = (Running::profile("[default]\nconnections = 2"), tempfile::tempdir().unwrap());
@@ -233,7 +233,7 @@ fn a_4yz_is_tried_again_and_a_5yz_is_final() {
     }
 }
 
-/// The sink knows only its own clock, which the test advances: a second run comes after the time of greylisting.
+/// The sink uses only its own clock, which the test advances: the second run is after the time of greylisting.
 #[test]
 fn a_greylisted_recipient_is_accepted_by_a_later_run() {
     let (sink, folder) = (Running::profile("[default]\ngreylist = \"1h\""), tempfile::tempdir().unwrap());
@@ -259,7 +259,8 @@ fn a_message_that_the_server_does_not_take_is_not_sent() {
     }
 }
 
-/// A field is known with the recipient only: in the header it needs SMTPUTF8, as the text of the header does.
+/// The value of a field is known only with the recipient. A non-ASCII value in the header requires SMTPUTF8, like a
+/// non-ASCII header.
 #[test]
 fn a_field_beyond_ascii_in_the_header_needs_smtputf8() {
     let list = "email,name\na@d.example,Zo\u{eb}\nb@d.example,Bo\n";

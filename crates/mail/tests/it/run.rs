@@ -1,4 +1,4 @@
-//! A delivery that is driven turn by turn.
+//! Tests of a delivery that its caller drives turn by turn.
 
 use crate::support::Running;
 use landau_mail::synthetic::Shape;
@@ -65,8 +65,8 @@ impl Observer for Silent {
     fn progress(&mut self, _: &Progress) {}
 }
 
-/// Servers with a full accept queue leave connections without a greeting; the run waited minutes for it although every
-/// message was sent.
+/// Servers with a full accept queue leave connections without a greeting. The run once waited minutes for one, although
+/// every message was sent.
 #[test]
 fn a_connection_that_nobody_needs_is_not_waited_for() {
     let (sink, room) = (Running::profile("[default]\nsilent = 0.5\n"), tempfile::tempdir().unwrap());
@@ -78,7 +78,7 @@ fn a_connection_that_nobody_needs_is_not_waited_for() {
     assert_eq!((outcome.recipients.done, outcome.lost), (50, Vec::new()));
 }
 
-/// They were counted as lost by a timeout, although nothing had waited for long.
+/// Such connections were once counted as timed out, although none had waited for long.
 #[test]
 fn connections_without_a_greeting_are_not_lost_when_the_run_is_stopped() {
     let (sink, room) = (Running::profile("[default]\nsilent = 1.0\n"), tempfile::tempdir().unwrap());

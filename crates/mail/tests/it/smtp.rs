@@ -1,4 +1,4 @@
-//! SMTP as clients see it: the table of smuggling attempts, and mailboxes.
+//! Tests of SMTP from the client's side: the table of smuggling attempts, and mailboxes.
 
 use crate::smuggling::{self, Answer};
 use crate::support::Running;
@@ -20,8 +20,8 @@ fn stored(root: &Path) -> Running {
     Running::smtp(smtp.with_mailboxes(Mailboxes::create(root).unwrap()))
 }
 
-/// The sink does what the table says, however the bytes are split, and the attacker's message arrives only where the
-/// table has it as a message of its own.
+/// The sink behaves as in the table, however the bytes are split. The attacker's message arrives only if the table
+/// counts it as a separate message.
 #[test]
 fn no_message_is_smuggled() {
     let attempts = smuggling::attempts();
@@ -68,7 +68,7 @@ fn a_mailbox_that_cannot_be_written_defers_the_message() {
     let room = tempfile::tempdir().unwrap();
     let root = room.path().join("mail");
     let sink = stored(&root);
-    // A file is where the mailbox would be.
+    // A file occupies the name of the mailbox.
     std::fs::write(root.join("a@y.example"), "").unwrap();
     let mut client = sink.connect();
     client.send(b"HELO c.example\r\nMAIL FROM:<>\r\nRCPT TO:<a@y.example>\r\nDATA\r\nx\r\n.\r\n");

@@ -1,4 +1,4 @@
-//! STARTTLS of the sink and the relay: what is encrypted, what is discarded, what is refused.
+//! Tests of STARTTLS in the sink and the relay: encrypted mail, discarded bytes, and refusals.
 
 use crate::relay::Relaying;
 use crate::support::{Client, Running, Silent, delivery};
@@ -27,7 +27,7 @@ const REQUIRED: Encryption = Encryption::Required { ca_file: None, is_insecure: 
 struct Encrypted(BufReader<StreamOwned<ClientConnection, TcpStream>>);
 
 impl Encrypted {
-    /// Does the handshake on a connection.
+    /// Performs the handshake on a connection.
     fn new(stream: TcpStream) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = landau_trust::verifier(None, true, &provider).unwrap();
@@ -82,7 +82,7 @@ fn the_sink_stores_what_comes_encrypted() {
     assert_eq!(sink.remote.total("tls_failures"), 0);
 }
 
-/// What comes unencrypted after STARTTLS would be taken for commands of the encrypted session (CVE-2011-0411).
+/// Unencrypted bytes after STARTTLS would otherwise be read as commands of the encrypted session (CVE-2011-0411).
 #[test]
 fn commands_injected_before_the_handshake_are_discarded() {
     let room = tempfile::tempdir().unwrap();
@@ -107,7 +107,7 @@ fn commands_injected_before_the_handshake_are_discarded() {
     }
     assert!(offers.iter().any(|line| line.ends_with("STARTTLS\r\n")), "{offers:?}");
     let mut client = Encrypted::new(stream);
-    // Nothing is known about the client, and no command of the attacker was run.
+    // The session has no state, and no command of the attacker was executed.
     assert_eq!(client.say("RCPT TO:<a@b>\r\n"), ["503 5.5.1 command out of order"]);
     assert_eq!(client.say("MAIL FROM:<a@b>\r\n"), ["503 5.5.1 command out of order"]);
     let offers = client.say("EHLO c\r\n");
@@ -118,7 +118,7 @@ fn commands_injected_before_the_handshake_are_discarded() {
     assert_eq!((sink.remote.total("commands"), sink.remote.total("encrypted")), (8, 1));
 }
 
-/// Waits for what must come; a busy machine may take its time.
+/// Waits for a condition, with a long limit for busy machines.
 fn eventually(has_come: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(120);
     while !has_come() {
@@ -155,7 +155,7 @@ fn starttls_is_offered_only_with_a_certificate_and_by_the_profile() {
     assert!(error.contains("missing.pem") && error.starts_with("cannot offer STARTTLS: "), "{error}");
 }
 
-/// A message comes to the relay encrypted, and goes on encrypted.
+/// A message is received encrypted by the relay, and passed on encrypted.
 #[test]
 fn the_relay_encrypts_both_ways() {
     let room = tempfile::tempdir().unwrap();

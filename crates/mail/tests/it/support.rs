@@ -15,7 +15,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Longer than anything takes; a test that reaches it has failed.
+/// A timeout longer than any operation; a test that reaches it has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A running sink. Its clock stands still until a test advances it.
@@ -43,7 +43,7 @@ impl Running {
         Ok(Self::start(Sink::bind(smtp, config)?, clock))
     }
 
-    /// Returns how a sink listens whose clock stands still.
+    /// Returns the configuration of a sink whose clock stands still.
     fn config(listen: &str) -> (Config, ManualClock) {
         let (mut config, clock) = (Config::new(vec![listen.parse().unwrap()]), ManualClock::default());
         config.clock = Some(clock.clone());
@@ -60,7 +60,7 @@ impl Running {
         Self { address, remote, clock, thread }
     }
 
-    /// Starts a sink for SMTP that behaves as a profile says.
+    /// Starts a sink for SMTP with a profile.
     pub(crate) fn profile(text: &str) -> Self {
         Self::smtp(Smtp::new("sink.example", text.parse::<Profiles>().unwrap(), 1))
     }
@@ -108,14 +108,14 @@ impl Names {
     }
 }
 
-/// Sees no progress.
+/// An observer that ignores all progress.
 pub(crate) struct Silent;
 
 impl Observer for Silent {
     fn progress(&mut self, _: &Progress) {}
 }
 
-/// Returns a delivery in mode `rset` that needs a route.
+/// Returns a delivery in mode `rset`, to which the caller must add a route.
 pub(crate) fn delivery(folder: &Path, source: Source) -> Delivery {
     Delivery {
         sync: Sync::Never,
@@ -181,13 +181,13 @@ impl Client {
         }
     }
 
-    /// Makes an attempt to smuggle a message, in pieces of a size. Returns the codes of the replies, and whether the
-    /// server ended the connection because of an error.
+    /// Makes an attempt to smuggle a message, in pieces of `size` bytes. Returns the codes of the replies, and whether
+    /// the server ended the connection because of an error.
     pub(crate) fn attempt(&mut self, attempt: &Attempt, size: usize) -> (Vec<u16>, bool) {
         self.send(PROLOGUE);
         assert_eq!([(); 4].map(|()| self.reply()), [220, 250, 250, 250]);
         self.send_in_pieces(&attempt.bytes, size);
-        // Where the server must end the connection, the client does not help.
+        // If the server must end the connection, the client does not end it first.
         let ends = attempt.answer.closes || attempt.answer.codes.last() == Some(&221);
         if !ends {
             self.end();
@@ -215,7 +215,7 @@ impl Client {
         self.stream.read_to_end(&mut bytes).map(|_| bytes)
     }
 
-    /// Receives what comes within a short time: nothing if the sink holds it back.
+    /// Receives the bytes that arrive within a short time: none if the sink holds them back.
     pub(crate) fn receive_briefly(&mut self) -> Vec<u8> {
         let stream = self.stream.get_mut();
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -230,7 +230,8 @@ impl Client {
     }
 }
 
-/// Returns the rows of the first table in docs/mail.md after a text: the names in the first column, and the others.
+/// Returns the rows of the first table in docs/mail.md after a text: the names in the first column, and the remaining
+/// columns.
 pub(crate) fn documented(before: &str) -> Vec<(&'static str, &'static str)> {
     let document = include_str!("../../../../docs/mail.md");
     let (_, after) = document.split_once(before).expect("the table is in the document");

@@ -1,4 +1,4 @@
-//! Tests of STARTTLS and of single replies. The simulation and the tests of deliveries run sessions as a whole.
+//! Tests of STARTTLS and of single replies. The simulation and the delivery tests run whole sessions.
 
 use super::*;
 
@@ -12,7 +12,7 @@ impl Talk {
         Self { session: Session::new(Mode::Data, security, 0), envelope: Envelope::new("", Mode::Data) }
     }
 
-    /// Receives bytes; returns the events and what the client sends.
+    /// Receives bytes; returns the events and the bytes sent by the client.
     fn hear(&mut self, bytes: &str) -> Result<(Vec<Event>, String), Broken> {
         let (mut input, mut events, mut phases) = (bytes.as_bytes(), Vec::new(), Phases::default());
         while let Some(event) = self.session.next(&mut input, &self.envelope, 7, &mut phases)? {
@@ -23,7 +23,7 @@ impl Talk {
         Ok((events, sent))
     }
 
-    /// Brings a session of a mode to the point where the server, which offers this, is willing to take mail.
+    /// Returns a session after the greeting and the EHLO answer `offer` of the server.
     fn greeted(mode: Mode, offer: &str) -> Self {
         let envelope = Envelope { chunking: true, ..Envelope::new("", mode) };
         let mut talk = Self { session: Session::new(mode, Security::Plain, 0), envelope };
@@ -40,7 +40,8 @@ impl Talk {
         self.session.begin(&self.envelope, needs, ids.map(|id| (id, rcpt())), 8);
     }
 
-    /// Receives replies one by one, and sends a content where one is wanted. Returns the events after the last one.
+    /// Receives replies one by one, and sends a content when the server awaits one. Returns the events after the last
+    /// one.
     fn hear_all(&mut self, replies: &[&str]) -> Vec<Event> {
         let mut events = Vec::new();
         for reply in replies {
@@ -52,7 +53,7 @@ impl Talk {
         events
     }
 
-    /// Brings the session to STARTTLS.
+    /// Returns a session that has sent STARTTLS.
     fn at_starttls(security: Security) -> Self {
         let mut talk = Self::new(security);
         assert_eq!(talk.hear("220 a\r\n").unwrap(), (vec![], "EHLO localhost\r\n".to_owned()));
@@ -94,7 +95,7 @@ fn a_server_without_tls_gets_mail_unless_tls_is_required() {
         let mut talk = Talk::new(security);
         talk.hear("220 a\r\n").unwrap();
         assert_eq!(talk.hear(plain).map(|(events, _)| events), expected, "{security:?}");
-        // HELO offers nothing.
+        // The answer to HELO offers no extensions.
         let mut talk = Talk::new(security);
         talk.hear("220 a\r\n").unwrap();
         talk.hear("502 what\r\n").unwrap();
@@ -127,8 +128,8 @@ fn a_sender_beyond_ascii_is_converted_where_smtputf8_is_not_offered() {
     }
 }
 
-/// It counted as a transaction that the server had finished, so that the recipients were put back without an attempt,
-/// and the site was asked again at once, for ever.
+/// Such a transaction once counted as finished by the server. So its recipients were put back without an attempt, and
+/// the site was tried again at once, in an endless loop.
 #[test]
 fn a_transaction_that_a_421_ends_is_no_success_of_the_connection() {
     let (plain, chunked) = ("250 a\r\n", "250-a\r\n250 CHUNKING\r\n");
@@ -146,7 +147,7 @@ fn a_transaction_that_a_421_ends_is_no_success_of_the_connection() {
         assert_eq!(talk.hear_all(replies), expected, "{replies:?}");
         assert_eq!(talk.session.ended(), 0, "{replies:?}");
     }
-    // After one that was finished, it is the end of a connection that was of use.
+    // After a finished transaction, a 421 ends a connection that was useful.
     let mut talk = Talk::greeted(Mode::Data, plain);
     talk.begin(0..1);
     talk.hear_all(&["250 mail", "250 rcpt", "354 go", "250 ok"]);
@@ -155,7 +156,7 @@ fn a_transaction_that_a_421_ends_is_no_success_of_the_connection() {
     assert_eq!(talk.session.ended(), 1);
 }
 
-/// RFC 5321 section 4.5.3.1.10: before 452 was the code for it, 552 said that a transaction had too many recipients.
+/// RFC 5321 section 4.5.3.1.10: 552 meant that a transaction had too many recipients before 452 was introduced for it.
 #[test]
 fn a_552_after_recipients_that_were_accepted_is_transient() {
     let resolved = Event::Resolved;
@@ -169,7 +170,7 @@ fn a_552_after_recipients_that_were_accepted_is_transient() {
             Mode::Data => talk.hear_all(&["354 go", "250 ok"]),
             _ => talk.hear_all(&["250 rset"]),
         };
-        // The first recipient of the next transaction is not too many.
+        // For the first recipient of the next transaction, 552 does not mean too many recipients.
         talk.begin(3..5);
         assert_eq!(talk.hear_all(&["250 mail", "552 over quota"]), [resolved(3, Verdict::Permanent)], "{mode:?}");
     }

@@ -1,10 +1,10 @@
-//! A disk that fails when its seed says so, for the queues of a thread.
+//! A simulated disk for the queues of a thread, with faults determined by a seed.
 //!
-//! The process may be killed at any call: a write is then made in part, any other call is not made, and every further
-//! one fails until the disk is revived. Only writes and the making of a file fail while the disk is full, and the sync
-//! or removal that a test chooses; files cannot be opened where a test lets descriptors run short. Nothing fails for
-//! another reason. A crash of the system takes what was not synced: the ends of files, of which a part may be zeros
-//! instead, and the last changes of names.
+//! The process may be killed at any call: a write is then partial, any other call is not made, and every further call
+//! fails until the disk is revived. On a full disk, only writes, the creation of a file, and a sync or removal chosen
+//! by the test fail. Files cannot be opened while a test simulates a lack of descriptors. Nothing fails for another
+//! reason. A system crash loses unsynced data: the ends of files, parts of which may become zeros instead, and the last
+//! changes of names.
 
 use crate::queue::is_full;
 use rand::RngExt;
@@ -21,17 +21,17 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 enum Change {
     Created(PathBuf),
-    /// The file that had the name is kept here.
+    /// The second path keeps the file that had the name.
     Lost(PathBuf, PathBuf),
-    /// The name was given to another file at the same moment.
+    /// Another file received the name atomically.
     Replaced(PathBuf, PathBuf),
 }
 
-/// How likely each fault is at a call, 0 to 1.
+/// The probability of each fault at a call, 0 to 1.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Odds {
     pub(crate) kill: f64,
-    /// That the disk becomes full, for some calls.
+    /// The probability that the disk becomes full, for several calls.
     pub(crate) full: f64,
 }
 
@@ -40,16 +40,16 @@ struct Disk {
     rng: ChaCha8Rng,
     odds: Odds,
     is_dead: bool,
-    /// The calls for which it is full.
+    /// The number of further calls for which the disk is full.
     full_for: u32,
-    /// The calls that open a file for which no descriptor is free.
+    /// The number of further calls that find no free descriptor to open a file.
     short_for: u32,
-    /// The syncs and removals before the one for which it is full.
+    /// The number of syncs and removals before the one that finds the disk full.
     full_after: Option<u32>,
-    /// The bytes of each file that are on the device, by the number of its inode.
+    /// The number of bytes of each file that are on the device, by inode number.
     synced: HashMap<u64, u64>,
     changes: Vec<Change>,
-    /// Where files go that lost their names, and their number.
+    /// The directory for files that lost their names, and their number.
     lost: PathBuf,
     lost_count: u32,
     now_ms: u64,
@@ -63,7 +63,7 @@ fn with<T>(use_it: impl FnOnce(&mut Disk) -> T) -> Option<T> {
     DISK.with_borrow_mut(|disk| disk.as_mut().map(use_it))
 }
 
-/// Lets the queues of this thread use a disk with faults until it is dropped.
+/// A guard: until it is dropped, the queues of this thread use the simulated disk.
 #[derive(Debug)]
 pub(crate) struct Guard;
 
@@ -73,7 +73,7 @@ impl Drop for Guard {
     }
 }
 
-/// Begins with a disk without faults. `lost` is a directory for its own use, on the same file system.
+/// Installs a disk without faults. `lost` is a directory reserved for it, on the same file system.
 pub(crate) fn begin(seed: u64, lost: &Path) -> Guard {
     let disk = Disk {
         rng: ChaCha8Rng::seed_from_u64(seed),
@@ -97,12 +97,12 @@ pub(crate) fn revive(odds: Odds) {
     with(|disk| (disk.odds, disk.is_dead, disk.full_for) = (odds, false, 0));
 }
 
-/// Lets one sync or removal fail because the disk is full, after so many that do not.
+/// Makes one sync or removal fail because the disk is full, after `count` that succeed.
 pub(crate) fn fill_after(count: u32) {
     with(|disk| disk.full_after = Some(count));
 }
 
-/// Lets so many of the next calls that open a file find no free descriptor.
+/// Makes the next `count` calls that open a file fail for lack of a descriptor.
 pub(crate) fn run_short(count: u32) {
     with(|disk| disk.short_for = count);
 }
@@ -125,17 +125,17 @@ pub(super) fn is_simulated() -> bool {
     with(|_| ()).is_some()
 }
 
-/// The reason of an error that says that this disk is full.
+/// The source of an error that means that this disk is full.
 #[derive(Debug, thiserror::Error)]
 #[error("the simulated disk is full")]
 struct NoRoom;
 
-/// Returns whether an error says that this disk was full when it was written to.
+/// Returns whether an error means that this disk was full at a write.
 pub(crate) fn was_full(error: &io::Error) -> bool {
     is_full(error) && matches!(error.get_ref(), Some(reason) if reason.is::<NoRoom>())
 }
 
-/// Crashes the system: what was not synced may be lost from a directory.
+/// Crashes the system: unsynced data in a directory may be lost.
 pub(crate) fn crash(directory: &Path) {
     with(|disk| disk.crash(directory).expect("the files of a test"));
 }
@@ -149,7 +149,7 @@ impl Disk {
         io::Error::new(io::ErrorKind::StorageFull, NoRoom)
     }
 
-    /// Decides whether a call is made. Returns the error with which it fails, otherwise.
+    /// Decides whether a call is made. Otherwise returns the error with which it fails.
     fn step(&mut self) -> io::Result<()> {
         if !self.is_dead && self.rng.random::<f64>() < self.odds.kill {
             self.is_dead = true;
@@ -182,7 +182,7 @@ impl Disk {
         if is_full { Err(Self::no_room()) } else { Ok(()) }
     }
 
-    /// Keeps the file that loses its name. Returns where.
+    /// Moves a file that loses its name aside. Returns its new path.
     fn keep(&mut self, path: &Path) -> io::Result<PathBuf> {
         let kept = self.lost.join(self.lost_count.to_string());
         self.lost_count += 1;
@@ -261,12 +261,12 @@ pub(super) fn change() -> io::Result<()> {
     with(Disk::step).unwrap_or(Ok(()))
 }
 
-/// Begins to open a file for writing.
+/// Simulates opening a file for writing.
 pub(super) fn open() -> io::Result<()> {
     with(Disk::step_of_open).unwrap_or(Ok(()))
 }
 
-/// Begins to make a file, for which the disk may be full.
+/// Simulates the creation of a file, which may find the disk full.
 pub(super) fn create() -> io::Result<()> {
     let create = |disk: &mut Disk| {
         disk.step()?;
@@ -276,7 +276,7 @@ pub(super) fn create() -> io::Result<()> {
     with(create).unwrap_or(Ok(()))
 }
 
-/// Notes a file that was made: nothing of it is on the device, whatever file had the number of its inode before.
+/// Records a new file: none of its bytes are on the device, even if an earlier file had the same inode number.
 pub(super) fn note_created(path: &Path, file: &File) -> io::Result<()> {
     let created = |disk: &mut Disk| {
         disk.changes.push(Change::Created(path.to_owned()));
@@ -296,7 +296,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     .unwrap_or(Ok(()))
 }
 
-/// Makes room for a file that gets a name.
+/// Simulates a rename to `to`: moves a file with that name aside.
 pub(super) fn replace(to: &Path) -> io::Result<()> {
     with(|disk| {
         disk.step()?;

@@ -1,4 +1,4 @@
-//! Tests of what decides when a recipient is tried, and of the reports about attempts.
+//! Tests of the times at which recipients are tried, and of the reports about attempts.
 
 use super::{Queue, SECOND, addresses, later, reports};
 use crate::envelope::Request;
@@ -9,7 +9,7 @@ use crate::queue::Meta;
 use crate::queue::feed::LOADED_BYTES;
 use landau_wire::smtp::parameter::Notify;
 
-/// Returns the addresses that are handed out while sites are crowded.
+/// Returns the recipients that are handed out. `is_crowded` applies to all sites.
 fn take(queue: &mut Queue, is_crowded: bool) -> Vec<(Offer, String)> {
     let mut all = Vec::new();
     let mut record = Record::default();
@@ -30,7 +30,7 @@ fn large_messages_of_a_site_leave_memory_to_other_sites() {
     for _ in 0..9 {
         queue.accept(2, &large);
     }
-    // The first site takes no mail: what it has stays in memory, twice 10 MB each.
+    // The first site takes no mail: its messages stay in memory, at twice 10 MB each.
     let (mut at_first, mut at_second) = (0, 0);
     while let Some((offer, address)) = queue.next() {
         let site = u32::from(address == "r1@d");
@@ -59,7 +59,7 @@ fn a_message_whose_site_is_crowded_is_not_read_again() {
     for one in queue.take_all() {
         queue.feed.postpone(one.0.number, 7, 0);
     }
-    // Another message to the domain is not even made ready.
+    // Another message to the domain is not even encoded.
     queue.accept(1, "\r\nb\r\n");
     assert_eq!(take(&mut queue, true).len(), 0);
     let (mail, aside) = (folder.path().join("00000001.mail"), folder.path().join("aside"));
@@ -74,7 +74,7 @@ fn a_message_whose_site_is_crowded_is_not_read_again() {
     assert_eq!(addresses(&take(&mut queue, false)), ["r0@d", "r1@d", "r0@d"]);
 }
 
-/// Its domain may have other servers by now.
+/// The domain may have other servers by then.
 #[test]
 fn a_crowded_message_is_looked_up_again_at_times() {
     let folder = tempfile::tempdir().unwrap();
@@ -107,7 +107,7 @@ fn recipients_that_were_not_tried_do_not_wait_for_those_that_failed() {
     assert_eq!(queue.take_all().len(), 2);
 }
 
-/// The lifetime of a message is from its arrival (RFC 5321 section 4.5.4.1), also for recipients that were not tried.
+/// The lifetime of a message is from its arrival (RFC 5321 section 4.5.4.1), even for recipients that were not tried.
 #[test]
 fn every_recipient_of_a_message_that_is_too_old_is_returned() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,7 +131,7 @@ fn every_recipient_of_a_message_that_is_too_old_is_returned() {
     assert_eq!((queue.feed.tally.failed, queue.feed.tally.left), (2, 1));
 }
 
-/// A relay that was stopped for longer than the lifetime tries what it has before it gives up.
+/// A relay that was stopped for longer than the lifetime tries its messages before it gives them up.
 #[test]
 fn a_recipient_that_was_not_tried_since_the_start_has_some_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -184,7 +184,7 @@ fn an_attempt_has_one_report() {
     assert_eq!(queue.feed.reports, 1);
 }
 
-/// The ledger says of nobody that they failed while a crash could still make the relay send to them again.
+/// The ledger must not report a recipient as failed while a crash could still make the relay send to it again.
 #[test]
 fn a_failure_has_its_line_once_its_report_is_in_the_queue() {
     let folder = tempfile::tempdir().unwrap();
@@ -203,7 +203,8 @@ fn a_failure_has_its_line_once_its_report_is_in_the_queue() {
     assert_eq!(failures(), 1);
 }
 
-/// A crash must not send again to somebody who has the message, even if others of it are still tried.
+/// After a crash, a recipient that has the message must not get it again, even if others of the message are still
+/// tried.
 #[test]
 fn that_mail_was_passed_on_is_told_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -230,7 +231,7 @@ fn that_mail_was_passed_on_is_told_at_once() {
     assert!(report.contains("Action: relayed") && report.contains("Action: failed"), "{report}");
 }
 
-/// Accepts a message whose sender wants all of it back, and lets it fail. Returns the report.
+/// Accepts a message whose sender wants it returned in full, and makes it fail. Returns the report.
 fn returned(queue: &mut Queue, content: &str) -> (Offer, String) {
     queue.accept_with(1, content, |meta| meta.ret = Some("FULL".into()));
     let all = queue.take_all();
@@ -296,7 +297,7 @@ fn the_memory_of_loaded_messages_is_bounded_by_what_each_takes() {
     queue.settle(&one, State::Done);
 }
 
-/// Reports are written also where the queue is full: each must be as short as what it says.
+/// Reports are written even if the queue is full, so each must be as short as possible.
 #[test]
 fn reports_beyond_the_limit_have_nothing_of_the_message() {
     let folder = tempfile::tempdir().unwrap();
@@ -324,7 +325,7 @@ fn reports_beyond_the_limit_have_nothing_of_the_message() {
     assert!(texts.iter().all(|text| text.matches("Action: failed\r\n").count() == 10));
 }
 
-/// Many clients may send in one turn: a batch that is not written takes room.
+/// Many clients may send in one turn, so an unwritten batch counts towards the limit.
 #[test]
 fn a_batch_that_is_not_written_takes_room() {
     let folder = tempfile::tempdir().unwrap();
@@ -343,7 +344,7 @@ fn a_batch_that_is_not_written_takes_room() {
     assert_eq!(queue.shared.bytes(), mail, "what is not written takes none");
 }
 
-/// A server without 8BITMIME must not make a report vanish.
+/// A report must not be lost because a server does not offer 8BITMIME.
 #[test]
 fn a_report_beyond_ascii_is_sent_again_in_seven_bits() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of what the user does with the messages of a queue.
+//! Tests of user requests to a queue.
 
 use super::{Queue, SECOND, addresses};
 use crate::input::{Input, Offer};
@@ -7,12 +7,12 @@ use crate::queue::control::{Action, Answer, Condition, Item, Request};
 use crate::queue::{Notice, exposure};
 use std::collections::{BTreeSet, HashSet};
 
-/// Returns how many messages were changed.
+/// Returns the number of changed messages.
 fn found(queue: &mut Queue, action: Action, ids: &[u64]) -> u64 {
     both(queue, action, ids).1
 }
 
-/// Returns how many messages were found, and how many of them were changed.
+/// Returns the numbers of messages found and changed.
 fn both(queue: &mut Queue, action: Action, ids: &[u64]) -> (u64, u64) {
     match queue.feed.control(&Request::new(action, ids.iter().copied().collect()), queue.now_ns) {
         Answer::Done { found, changed } => (found, changed),
@@ -27,7 +27,8 @@ fn list(queue: &mut Queue) -> Vec<Item> {
     }
 }
 
-/// Holds a new message of so many recipients while the engine has the first of them. Returns both.
+/// Holds a new message with `recipients` recipients while the engine has the first of them. Returns the message and
+/// that recipient.
 fn held_while_sent(queue: &mut Queue, recipients: u32) -> (u64, (Offer, String)) {
     let id = queue.accept(recipients, "Subject: a\r\n\r\na\r\n");
     let first = queue.next().unwrap();
@@ -61,7 +62,7 @@ fn the_list_has_every_message_and_what_it_waits_for() {
     assert!(items[0].due_in_ms.is_some_and(|ms| (50_000..=100_000).contains(&ms)) && items[1].due_in_ms.is_none());
 }
 
-/// The engine does nothing else while it makes a page.
+/// The engine does nothing else while it builds a page.
 #[test]
 fn a_long_list_comes_in_pages() {
     let folder = tempfile::tempdir().unwrap();
@@ -86,7 +87,7 @@ fn a_long_list_comes_in_pages() {
     assert!(matches!(queue.feed.control(&request, 0), Answer::Items { items, is_last: true, .. } if items.len() == 3));
 }
 
-/// Messages go on between two pages: to wait, to be tried, and out of the queue. Others come.
+/// Between two pages, messages change: they are parked, tried, or leave the queue. New ones arrive.
 #[test]
 fn a_list_has_what_moved_meanwhile_and_not_what_is_gone() {
     let folder = tempfile::tempdir().unwrap();
@@ -127,7 +128,7 @@ fn held_messages_wait_until_they_are_released_whatever_happens() {
     let mut queue = Queue::open(folder.path());
     let ids = [1, 1, 1].map(|recipients| queue.accept(recipients, "\r\na\r\n"));
     let first = queue.next().unwrap();
-    // One that is being sent is held when it comes back; one that was not tried, at once.
+    // A message that is being sent is held when it is returned; an untried one, at once.
     assert_eq!(found(&mut queue, Action::Hold, &[ids[0], ids[1], 99]), 2);
     queue.settle(&first, State::Deferred);
     assert_eq!(queue.take_all().len(), 1);
@@ -154,7 +155,7 @@ fn a_deleted_message_is_gone_and_its_sender_not_told() {
     let folder = tempfile::tempdir().unwrap();
     let mut queue = Queue::open(folder.path());
     let ids = [3, 1, 1].map(|recipients| queue.accept(recipients, "\r\na\r\n"));
-    // The engine has the first recipient, and then none: it must not wait for more.
+    // The engine has the first recipient and then none. The deletion must not wait for more.
     let first = queue.next().unwrap();
     queue.settle(&first, State::Deferred);
     assert_eq!(found(&mut queue, Action::Delete, &[ids[0], ids[2]]), 2);
@@ -165,7 +166,7 @@ fn a_deleted_message_is_gone_and_its_sender_not_told() {
     let tally = published.tally;
     assert_eq!((published.deleted, tally.failed, tally.left, tally.deferred), (4, 0, 1, 0));
     assert_eq!(found(&mut queue, Action::Delete, &[ids[1]]), 1);
-    // This one is being sent: what the engine has goes on.
+    // This message is being sent: the engine continues with its recipients.
     assert_eq!(conditions(&mut queue), [(ids[1], Condition::Active, 1)]);
     queue.settle(&all[0], State::Deferred);
     queue.feed.commit(0).unwrap();
@@ -202,7 +203,7 @@ fn what_is_found_need_not_change() {
     assert_eq!(both(&mut queue, Action::Flush, &[id]), (1, 0), "it is being sent");
     assert_eq!(both(&mut queue, Action::Hold, &[id]), (1, 1));
     assert_eq!(both(&mut queue, Action::Hold, &[id, id, 7]), (1, 0));
-    // The engine delivers what it has. Then nothing is held.
+    // The engine delivers to the recipient that it has. Then nothing is held.
     queue.settle(&one[0], State::Done);
     queue.feed.commit(0).unwrap();
     assert_eq!((queue.feed.held.len(), both(&mut queue, Action::Release, &[id])), (0, (0, 0)));
@@ -222,14 +223,14 @@ fn no_further_recipient_of_a_held_message_is_handed_out() {
     assert_eq!(addresses(&queue.take_all()), ["r1@d", "r2@d"]);
 }
 
-/// Finds no room for a recipient of a message at its site, and commits what follows. Returns the reports so far.
+/// Postpones a recipient because its site is crowded, and commits. Returns the number of reports so far.
 fn postpone(queue: &mut Queue, one: &(Offer, String)) -> u64 {
     queue.feed.postpone(one.0.number, 7, queue.now_ns);
     queue.feed.commit(queue.now_ns).unwrap();
     queue.feed.reports
 }
 
-/// Releases a message, which is tried for 100 s before it is given up although it is too old.
+/// Releases a message, which is tried for 100 s before it is given up, although it is too old.
 fn release_and_try(queue: &mut Queue, id: u64) {
     assert_eq!(found(queue, Action::Release, &[id]), 1);
     for (seconds, reports) in [(50, 0), (49, 0), (2, 1)] {
@@ -252,7 +253,7 @@ fn the_time_of_a_held_message_does_not_run_out() {
     release_and_try(&mut queue, id);
 }
 
-/// One that was tried before it was held has the same time.
+/// A message that was tried before it was held has the same time.
 #[test]
 fn a_deferred_message_is_tried_again_when_it_is_released() {
     let folder = tempfile::tempdir().unwrap();
@@ -278,7 +279,7 @@ fn the_time_of_a_message_that_an_earlier_run_held_does_not_run_out() {
     release_and_try(&mut queue, id);
 }
 
-/// Otherwise each hold would keep a message for longer.
+/// Otherwise each hold would extend the lifetime of a message.
 #[test]
 fn only_the_release_of_a_message_gives_it_more_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -309,7 +310,7 @@ fn a_failure_of_a_deleted_message_is_not_reported() {
     assert_eq!(Queue::open(folder.path()).take_all().len(), 0, "it is recorded");
 }
 
-/// After kill -9 the user must find what was confirmed.
+/// Confirmed changes must survive kill -9.
 #[test]
 fn an_answer_comes_when_the_change_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
@@ -319,7 +320,7 @@ fn an_answer_comes_when_the_change_is_recorded() {
     let request = Request::new(Action::Delete, HashSet::from([id]));
     queue.sender.send(Notice::Asked(request, sender.clone())).unwrap();
     assert!(queue.next().is_none() && answer.try_recv().is_err(), "nothing is written yet");
-    // A list changes nothing, and a full disk may keep everything else waiting.
+    // A list changes nothing, while a full disk may delay everything else.
     queue.sender.send(Notice::Asked(Request::new(Action::List, HashSet::new()), sender)).unwrap();
     assert!(queue.next().is_none() && matches!(answer.try_recv(), Ok(Answer::Items { is_last: true, .. })));
     queue.feed.commit(0).unwrap();

@@ -1,4 +1,4 @@
-//! Tests on a disk that is full, in a mount namespace.
+//! Tests on a full disk, in a mount namespace.
 
 use super::{Queue, SECOND, addresses, reports};
 use crate::input::{Input, Next};
@@ -32,7 +32,7 @@ fn run_on_a_small_disk(test: &str) {
     assert!(ran.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// Fills what is left of the disk. Returns the file.
+/// Fills the rest of the disk. Returns the file.
 fn fill(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("filler");
     let mut file = std::fs::File::create(&path).unwrap();
@@ -75,7 +75,7 @@ fn on_a_small_disk() {
     assert!(is_full(&queue.writer.commit(0).unwrap_err()));
     let all = queue.take_all();
     assert_eq!(all.len(), 50);
-    // In each segment one message stays; the first of them fails, which is to be reported.
+    // In each segment one message remains; the first of the others fails, which must be reported.
     for (number, one) in all.iter().enumerate() {
         let state = match number {
             1 => State::Failed,
@@ -86,7 +86,7 @@ fn on_a_small_disk() {
     }
     let files = queue.files();
     for second in 1..20 {
-        // Nothing can be written: not the states, not the report, and nothing is moved.
+        // Neither states nor the report can be written, and nothing is moved.
         queue.feed.commit(second * SECOND).unwrap();
         assert!(matches!(queue.feed.next(&mut Record::default(), second * SECOND, &|_| false), Ok(Next::Later(_))));
     }
@@ -95,7 +95,7 @@ fn on_a_small_disk() {
     assert!(new.iter().all(|name| name.ends_with(".states")) && new.len() <= 1, "{new:?}");
     std::fs::remove_file(&filler).unwrap();
     let before = queue.shared.bytes();
-    // Room for the states, and then little again: what is left cannot be moved, and goes on.
+    // There is space for the states, then little again: the remaining messages cannot be moved, and stay in use.
     queue.feed.commit(20 * SECOND).unwrap();
     assert!(queue.shared.has_room(1));
     let filler = fill(&disk);
@@ -121,19 +121,19 @@ fn move_on_a_small_disk() {
     let folder = disk.join("queue");
     let mut queue = Queue::limited(&folder, 8 << 20);
     let content = format!("Subject: a\r\n\r\n{}", format!("{}\r\n", "x".repeat(98)).repeat(1000));
-    // A segment of eleven messages, and the begin of another one.
+    // One segment of eleven messages, and the beginning of another one.
     for _ in 0..12 {
         queue.accept(2, &content);
     }
     let all = queue.take_all();
     for (number, one) in all.iter().enumerate() {
-        // Of the first message a recipient is left, and of the last one both.
+        // One recipient of the first message is left, and both of the last one.
         queue.settle(one, if [1, 22, 23].contains(&number) { State::Deferred } else { State::Done });
     }
     queue.feed.compact_ns = u64::MAX;
     queue.feed.commit(SECOND).unwrap();
     let filler = fill(&disk);
-    // Room for the copy of one message, and none for its states.
+    // There is space for the copy of one message, but not for its states.
     let file = std::fs::OpenOptions::new().write(true).open(&filler).unwrap();
     file.set_len(file.metadata().unwrap().len() - (25 << 12)).unwrap();
     drop(file);
@@ -159,7 +159,7 @@ fn move_on_a_small_disk() {
         let all = queue.take_all();
         assert_eq!(addresses(&all), if round == 2 { vec!["r0@d", "r1@d"] } else { vec!["r1@d", "r0@d", "r1@d"] });
         if round == 1 {
-            // Delivered from where it is, whatever else has copies of it.
+            // Delivered from its place, regardless of other copies.
             queue.settle(&all[0], State::Done);
         }
         for second in 1000..1003 {

@@ -1,15 +1,15 @@
-//! Tests of the ways of domains, with answers that a name server could have given.
+//! Tests of the routes of domains, with plausible answers of a name server.
 
 #![allow(clippy::unnecessary_wraps, reason = "the helpers return what a name server could: an answer or a problem")]
 
 use super::*;
 
-/// The ways, and the questions that were asked.
+/// The routes, and the queries made for them.
 struct Asked {
     domains: Domains,
     sites: Vec<Hosts>,
     resolver: Resolver,
-    /// The number of the last question that was answered.
+    /// The number of the last answered query.
     answered: u32,
     now_ns: u64,
 }
@@ -19,7 +19,7 @@ impl Asked {
         Self::named("Relay.Example", allowed)
     }
 
-    /// Asks for a host of this name.
+    /// Returns the routes of a host with this name.
     fn named(own_name: &str, allowed: &[&str]) -> Self {
         let server = SocketAddr::from(([127, 0, 0, 1], 53));
         let allowed = allowed.iter().map(|&name| name.to_owned()).collect();
@@ -32,7 +32,7 @@ impl Asked {
         self.domains.place(domain, recipient, self.now_ns, &mut self.sites, &mut self.resolver)
     }
 
-    /// Answers the next question.
+    /// Answers the next query.
     fn answer(&mut self, records: Result<Records, Problem>) {
         self.answered += 1;
         let answer = Answer { records, ttl_s: 10 };
@@ -43,7 +43,7 @@ impl Asked {
         self.domains.next_released(self.now_ns).expect("the look-up has ended").place
     }
 
-    /// Looks a domain up whose MX records and addresses are these.
+    /// Looks up a domain with these answers: its MX records, then the addresses.
     fn look_up(&mut self, domain: &str, answers: Vec<Result<Records, Problem>>) -> Place {
         assert_eq!(self.place(domain, 0), Place::Wait);
         for records in answers {
@@ -78,16 +78,16 @@ fn domains_with_the_same_hosts_share_a_site() {
     let hosts = mx(&[(10, "a"), (20, "b")]);
     let first = asked.look_up("one.test", vec![hosts.clone(), address(1), nothing(), address(2), nothing()]);
     assert_eq!(first, Place::Site(0));
-    // The addresses are known; the numbers of preferences are the domain's own.
+    // The addresses are known; the preference values may differ between domains.
     assert_eq!(asked.look_up("two.test", vec![mx(&[(5, "a"), (70, "b")])]), Place::Site(0));
     assert_eq!(asked.look_up("three.test", vec![mx(&[(10, "a")])]), Place::Site(1));
     assert_eq!((asked.place("ONE.test", 7), asked.place("one.test", 8)), (Place::Site(0), Place::Site(0)));
-    // After their time to live the records are asked for again.
+    // After their time to live the records are looked up again.
     asked.now_ns += 10 * SECOND;
     assert_eq!(asked.look_up("one.test", vec![hosts, address(1), nothing(), address(2), nothing()]), Place::Site(0));
 }
 
-/// The last domain that was looked up set the order for all of them, so mail went to the backup of the others first.
+/// The last domain looked up once set the order for all of them, so mail went to the backup of the others first.
 #[test]
 fn domains_with_the_same_hosts_in_another_order_keep_their_own() {
     let mut asked = Asked::new(&[]);
@@ -113,7 +113,7 @@ fn recipients_wait_for_one_look_up() {
     asked.answer(address(1));
     assert_eq!(asked.domains.next_released(asked.now_ns), None);
     asked.answer(nothing());
-    // One that comes before the others are released goes with them.
+    // A recipient that arrives before the others are released is released with them.
     assert_eq!(asked.place("one.test", 4), Place::Wait);
     asked.now_ns = 5;
     let released = asked.domains.next_released(5).unwrap();
@@ -154,10 +154,10 @@ fn failures_are_final_or_not() {
         let (found, text) = refusal(asked.look_up(&format!("d{number}.test"), answers));
         assert!(found == kind && text.starts_with(status), "{number}: {found:?} {text}");
     }
-    // A host that cannot be found leaves the others.
+    // If one host cannot be found, the others remain.
     let usable = vec![mx(&[(1, "u"), (2, "v")]), Err(Problem::TimedOut), Err(Problem::TimedOut), address(1), nothing()];
     assert_eq!(asked.look_up("usable.test", usable), Place::Site(0));
-    // Mail for which this host is a backup goes to the better ones only.
+    // If this host is a backup, mail goes only to hosts with a better preference.
     let backup = vec![mx(&[(1, "u2"), (2, "relay.example"), (3, "w")]), address(1), nothing()];
     assert_eq!(asked.look_up("backup.test", backup), Place::Site(1));
 }
@@ -169,7 +169,7 @@ fn public_addresses_need_permission_for_the_domain_or_the_host() {
     let (kind, text) = refusal(asked.look_up("one.test", vec![mx(&[(1, "a")]), public(), nothing()]));
     assert!(kind == RefusalKind::NotAllowed && text.contains("--allow-host one.test --yes-send-to-public"), "{text}");
     assert_eq!(asked.look_up("allowed.test", vec![mx(&[(1, "a")])]), Place::Site(0));
-    // Its site is known now, and closed to other domains all the same.
+    // The site is now known, but still not permitted for other domains.
     assert_eq!(refusal(asked.look_up("two.test", vec![mx(&[(1, "a")])])).0, RefusalKind::NotAllowed);
     assert_eq!(asked.look_up("three.test", vec![mx(&[(1, "mx.known")]), public(), nothing()]), Place::Site(1));
     // One public address among private ones is enough.
@@ -200,7 +200,7 @@ fn addresses_that_come_with_the_mx_records_are_not_asked_for() {
     assert_eq!(asked.look_up("one.test", vec![Ok(records)]), Place::Site(0));
 }
 
-/// The answer about one domain must not say where the mail for others goes.
+/// The answer about one domain must not determine the destination of mail for others.
 #[test]
 fn addresses_of_other_hosts_that_come_with_the_mx_records_are_not_believed() {
     let mut asked = Asked::new(&[]);
@@ -210,18 +210,18 @@ fn addresses_of_other_hosts_that_come_with_the_mx_records_are_not_believed() {
     assert_eq!(asked.look_up("two.test", vec![mx(&[(1, "b")]), address(3), nothing()]), Place::Site(1));
 }
 
-/// Mail for such a domain came back to the relay a hundred times.
+/// Mail for such a domain once came back to the relay a hundred times.
 #[test]
 fn a_domain_without_mx_that_is_this_host_is_a_circle() {
     let (kind, text) = refusal(Asked::new(&[]).look_up("RELAY.example", vec![nothing()]));
     assert!(kind == RefusalKind::Final && text.starts_with("5.4.6 "), "{text}");
-    // Everybody without another name is called localhost.
+    // Every host without a configured name is called localhost.
     let mut asked = Asked::named("localhost", &[]);
     assert_eq!(asked.look_up("localhost", vec![nothing(), address(1), nothing()]), Place::Site(0));
     assert!(refusal(asked.look_up("one.test", vec![mx(&[(1, "localhost")])])).1.starts_with("5.4.6 "));
 }
 
-/// An answer has as many additional addresses as fit.
+/// An answer contains only as many additional addresses as fit.
 #[test]
 fn a_host_of_which_only_ipv6_addresses_came_is_asked_for() {
     let mut asked = Asked::new(&[]);
@@ -243,17 +243,17 @@ fn a_host_may_have_ipv6_addresses_only() {
     let v6 = || Ok(Records { addresses: vec![std::net::Ipv6Addr::LOCALHOST.into()], ..Records::default() });
     assert_eq!(asked.look_up("one.test", vec![nothing(), nothing(), v6()]), Place::Site(0));
     assert_eq!(asked.look_up("two.test", vec![mx(&[(1, "a")]), nothing(), v6()]), Place::Site(1));
-    // A name server that fails for one of both questions leaves the other.
+    // If a name server fails one of the two queries, the other still counts.
     assert_eq!(asked.look_up("three.test", vec![mx(&[(1, "b")]), Err(Problem::TimedOut), v6()]), Place::Site(2));
 }
 
-/// Looks up a domain that has a host of its own.
+/// Looks up a domain with a separate host.
 fn look_up_own(asked: &mut Asked, number: usize) -> Place {
     let host = format!("h{number}");
     asked.look_up(&format!("d{number}.test"), vec![mx(&[(1, &host)]), address(1), nothing()])
 }
 
-/// A relay that got mail for ever more domains remembered the sites of all of them.
+/// A relay that received mail for ever more domains once remembered the sites of all of them.
 #[test]
 fn sites_that_nobody_needs_are_forgotten() {
     let mut asked = Asked::new(&[]);
@@ -278,18 +278,18 @@ fn sites_that_are_needed_stay() {
         assert_eq!(look_up_own(&mut asked, number), Place::Site(number as u32));
     }
     asked.now_ns += 10 * SECOND;
-    // A domain that is known, and one that was looked up and whose recipients were not told.
+    // One known domain, and one that was looked up but whose recipients were not released.
     assert_eq!(look_up_own(&mut asked, 4), Place::Site(4));
     assert_eq!(asked.place("d5.test", 1), Place::Wait);
     for records in [mx(&[(1, "h5")]), address(1), nothing()] {
         asked.answer(records);
     }
-    // An address that has failed, and a site that somebody uses.
+    // An address that has failed, and a site that is in use.
     asked.sites[0].avoid(SocketAddr::from(([127, 0, 0, 1], 25)), asked.now_ns);
     let needed = vec![false, true];
     assert_eq!(asked.domains.forget_sites(needed, asked.now_ns, &mut asked.sites), [2, 3]);
     assert_eq!(asked.released(), Place::Site(5));
-    // Each domain goes to its own hosts, whatever number their site has.
+    // Mail for each domain goes to its own hosts, regardless of the number of their site.
     for (number, site) in [(6, 3), (2, 2), (3, 6), (0, 0), (1, 1), (4, 4)] {
         let place = asked.place(&format!("d{number}.test"), 0);
         let place = if place == Place::Wait {
@@ -307,7 +307,7 @@ fn sites_that_are_needed_stay() {
     assert!(!asked.domains.has_many_sites());
 }
 
-/// The table of hosts grew with each look-up.
+/// The table of hosts once grew with each lookup.
 #[test]
 fn a_domain_whose_hosts_change_does_not_fill_the_memory() {
     let mut asked = Asked::new(&[]);

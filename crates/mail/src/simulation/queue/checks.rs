@@ -1,5 +1,5 @@
-//! What the simulation of a queue checks: each line of the relay's ledger when it is written, and the queue at each
-//! start.
+//! The checks of the simulation of a queue: of each line of the relay's ledger when it is written, and of the queue at
+//! each start.
 
 use super::super::senders::About;
 use super::records::{Outcome, Place, Recorded};
@@ -11,7 +11,7 @@ use landau_wire::smtp::parameter::Notify;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Ages that are computed from milliseconds may differ by so much.
+/// Maximum error of ages that are computed from milliseconds.
 const ROUNDING: Duration = Duration::from_millis(5);
 
 /// A report that a start has found.
@@ -37,12 +37,12 @@ impl Case {
         Some((letter, self.letters[letter as usize].recipients.start + index))
     }
 
-    /// Returns what a report about a recipient is about.
+    /// Returns the subject of a report about a recipient.
     fn about(&self, place: Place) -> About {
         self.letter_of(place).map_or(About::Report(place.0), |(_, recipient)| About::Recipient(recipient))
     }
 
-    /// Reads what the relay has recorded since, and checks that it is true.
+    /// Reads the new lines of the relay's ledger, and checks that they are true.
     pub(super) fn note_recorded(&mut self, now_ns: u64) {
         for Recorded { place, local, outcome } in self.records.read() {
             if self.records.finals.insert(place, outcome).is_some() {
@@ -78,7 +78,7 @@ impl Case {
         let to = world.number(local);
         match outcome {
             Outcome::Sent => world.senders.accepted.contains(&id),
-            // Users delete letters only.
+            // Users delete only letters.
             Outcome::Deleted => false,
             Outcome::Failed => {
                 let is_refused = world.senders.refused.contains(&to);
@@ -91,7 +91,7 @@ impl Case {
         }
     }
 
-    /// Notes that everything was written that there was: what was written before a time survives a crash of the system.
+    /// Records that all data was written: data written before a certain time survives a system crash.
     pub(super) fn note_written(&mut self, now_ns: u64, is_letters: bool) {
         let until_ns = match self.sync {
             Sync::Always => now_ns,
@@ -105,20 +105,20 @@ impl Case {
         }
     }
 
-    /// Forgets what a crash of the system may have taken.
+    /// Forgets data that a system crash may have lost.
     pub(super) fn forget_recent(&mut self) {
         for (_, letter) in std::mem::take(&mut self.recent_letters) {
             self.letters[letter].reply = None;
         }
         for (_, place) in std::mem::take(&mut self.recent_records) {
             self.records.finals.remove(&place);
-            // The report may be lost, and what it is about not, or the other way round.
+            // Either the report or the state of its subject may be lost.
             let about = self.about(place);
             self.excused.insert(about);
         }
     }
 
-    /// Checks a queue as a start has found it.
+    /// Checks the queue found by a start.
     pub(super) fn check(&mut self, found: &Found) {
         self.note_recorded(self.now_ns());
         let left: BTreeMap<u64, Seen> = seen(found).into_iter().map(|one| (one.id, one)).collect();
@@ -144,7 +144,7 @@ impl Case {
         self.check_reports(&left);
         self.note_finals(&left);
         (self.was_killed, self.counts.failed) = (false, self.reports.len() as u32);
-        // A start syncs what it finds.
+        // A start syncs the files that it finds.
         self.recent_letters.clear();
         self.recent_records.clear();
     }
@@ -190,7 +190,7 @@ impl Case {
         let outcome = self.records.finals.get(&(id, index)).copied();
         let world = self.world.borrow();
         if outcome.is_none() {
-            // A kill came between the state and the line about it.
+            // The relay was killed between the write of the state and that of its line.
             let is_refused =
                 world.senders.refused.contains(&recipient) || world.senders.refused_senders.contains(&letter);
             let is_known = world.accepted[recipient as usize] > 0 || posted.is_deleted || is_refused;
@@ -211,12 +211,12 @@ impl Case {
         }
     }
 
-    /// Returns whether somebody is told of a recipient that fails.
+    /// Returns whether the failure of a recipient is reported to anybody.
     pub(super) fn is_told(&self, notify: Option<Notify>, has_sender: bool) -> bool {
         notify.is_none_or(|notify| notify.failure) && (has_sender || self.postmaster.is_some())
     }
 
-    /// Returns whether there is, or was, a report to somebody. It may have failed itself.
+    /// Returns whether there is, or was, a report to `to`. The report itself may have failed.
     fn has_report(&self, about: About, to: u32, at_ns: u64) -> bool {
         let is_refused = self.world.borrow().senders.refused.contains(&to);
         self.reports.contains_key(&about)
@@ -246,7 +246,7 @@ impl Case {
         }
     }
 
-    /// Notes who is not sent to any more: what has come and is not in the queue.
+    /// Records the recipients that must not be sent to again: those that arrived and are not in the queue.
     fn note_finals(&mut self, left: &BTreeMap<u64, Seen>) {
         let mut held = BTreeSet::new();
         for (letter, posted) in self.letters.iter().enumerate() {

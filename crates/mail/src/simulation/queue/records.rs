@@ -1,4 +1,5 @@
-//! The ledger of a relay, which says what the queue has recorded: a line follows the state that it is about.
+//! The ledger of a relay, which shows the states recorded in the queue: each line is written after the state it
+//! describes.
 
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// A recipient, by the identifier of its message and its index there.
 pub(super) type Place = (u64, u32);
 
-/// What became of a recipient for good.
+/// The final outcome of a recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Sent,
@@ -18,7 +19,7 @@ pub(super) enum Outcome {
     Deleted,
 }
 
-/// A line about the end of a recipient.
+/// A line about the final outcome of a recipient.
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) place: Place,
@@ -35,7 +36,7 @@ struct Line<'a> {
     state: &'a str,
 }
 
-/// The ledger as far as it was read.
+/// The part of the ledger that was read so far.
 #[derive(Debug)]
 pub(super) struct Records {
     pub(super) path: PathBuf,
@@ -43,7 +44,7 @@ pub(super) struct Records {
     bytes: u64,
     /// The recipients that are recorded.
     pub(super) finals: BTreeMap<Place, Outcome>,
-    /// The recipients, by their numbers, to whom a report failed.
+    /// The recipients of failed reports, by their numbers.
     pub(super) failed_reports: BTreeSet<u32>,
 }
 
@@ -55,7 +56,7 @@ impl Records {
         Self { path: path.to_owned(), file, bytes: 0, finals, failed_reports }
     }
 
-    /// Reads the lines that were added about recipients with whom the relay is done.
+    /// Reads the new lines about recipients that the relay has finished.
     pub(super) fn read(&mut self) -> Vec<Recorded> {
         let length = self.file.metadata().unwrap().len();
         let mut text = vec![0; (length - self.bytes) as usize];

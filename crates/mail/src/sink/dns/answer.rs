@@ -5,20 +5,20 @@ use landau_wire::dns::{
     Builder, Class, Data, Edns, Header, Message, Name, NameBuf, Opcode, Question, Rcode, Record, Section, Soa, Type,
 };
 
-/// How long records may be kept, in seconds.
+/// The time to live of records, in seconds.
 const TTL_S: u32 = 300;
 
-/// The longest answer over UDP that the server says it takes itself (the value of the DNS flag day 2020).
+/// The maximum UDP message size that the server announces for itself (the value of the DNS flag day 2020).
 const UDP_BYTES: u16 = 1232;
 
-/// How a query came.
+/// The transport of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
     Udp,
     Tcp,
 }
 
-/// What was asked, for the counters.
+/// The result of a query, for the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Answered {
     pub(super) rcode: Rcode,
@@ -30,9 +30,9 @@ pub(super) struct Answered {
 struct Found {
     rcode: Option<Rcode>,
     mx: Vec<(u16, NameBuf)>,
-    /// Of the name itself.
+    /// The addresses of the name itself.
     addresses: Addresses,
-    /// Of the exchanges, for the additional section.
+    /// The addresses of the MX hosts, for the additional section.
     additional: Vec<(NameBuf, Addresses)>,
     is_truncated: bool,
 }
@@ -49,7 +49,7 @@ impl Responder {
         Self { zone, name }
     }
 
-    /// Appends the answer to a message; `None` if it deserves none: it is an answer itself, or has no header.
+    /// Appends the answer to a message; `None` if it must not be answered: it is an answer itself, or has no header.
     pub(super) fn answer(&self, message: &[u8], transport: Transport, out: &mut Vec<u8>) -> Option<Answered> {
         let (header, _) = Header::parse(message)?;
         if header.is_response {
@@ -73,7 +73,7 @@ impl Responder {
         Some(self.write(&header, question.as_ref(), edns.map(|_| Edns::new(UDP_BYTES)), &found, limit, out))
     }
 
-    /// Returns what the zone says about a question.
+    /// Returns the records of the zone for a question.
     fn look_up(&self, question: &Question<'_>, transport: Transport) -> Found {
         let zone_name = self.name.as_name();
         if question.class != Class::IN || !question.name.is_within(&zone_name) {
@@ -114,7 +114,7 @@ impl Responder {
 
     fn host_name(&self, site: u32, host: u32) -> NameBuf {
         let mut name = NameBuf::root();
-        // Cannot fail: `new` leaves room for these labels.
+        // This cannot fail: `new` leaves space for these labels.
         let _ = name.push(format!("mx{host}").as_bytes());
         let _ = name.push(self.zone.site_label(site).as_bytes());
         let _ = name.extend(&self.name.as_name());
@@ -175,7 +175,7 @@ impl Responder {
             answer(builder, Data::Ns(self.name.as_name()));
         }
         if count == 0 {
-            // A negative answer says how long it may be kept (RFC 2308 section 3).
+            // A negative answer contains the time for which it may be cached (RFC 2308 section 3).
             builder.record(Section::Authority, &Record::new(self.name.as_name(), TTL_S, Data::Soa(self.soa())));
         } else if wants(Type::MX) {
             for (name, Addresses { v4, v6 }) in &found.additional {

@@ -1,7 +1,8 @@
-//! A name server (RFC 1035) for synthetic domains (`zone`): the answers follow from the query, nothing is stored.
+//! A name server (RFC 1035) for synthetic domains (`zone`): the answers are computed from the query, and nothing is
+//! stored.
 //!
-//! Over TCP it is a protocol like the others. Over UDP a thread of its own receives, and sends answers when their time
-//! has come.
+//! Over TCP it is a protocol like the others. Over UDP a separate thread receives queries, and sends answers when they
+//! are due.
 
 mod answer;
 mod udp;
@@ -23,7 +24,7 @@ pub use udp::{Datagrams, bind};
 pub use zone::{HOSTS, Layout};
 
 counters! {
-    /// What a name server counts over UDP, in all its threads: one for each address.
+    /// The UDP counters of a name server, for all its threads: one for each address.
     UdpCounters {
         udp_queries "queries over UDP",
         udp_lost "queries over UDP that were dropped on purpose",
@@ -35,14 +36,14 @@ counters! {
 }
 
 counters! {
-    /// What a name server counts over TCP.
+    /// The TCP counters of a name server.
     TcpCounters {
         tcp_queries "queries over TCP",
         tcp_failed "answers over TCP with an error: NXDOMAIN, SERVFAIL and others",
     }
 }
 
-/// How a name server answers.
+/// The behaviour of a name server.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Service {
     /// The domains.
@@ -64,18 +65,18 @@ pub struct Dns {
     draws: Draws,
     tcp: Arc<TcpCounters>,
     udp: Arc<UdpCounters>,
-    /// How often each query came over UDP, by its key: a repeated query is another draw.
+    /// The number of times that each query came over UDP, by its key: a repeated query is a new draw.
     attempts: Recent<u64>,
 }
 
-/// The longest name of a zone, in bytes: room for the labels of a host is left.
+/// Maximum length of a zone's name in bytes, which leaves space for the labels of a host.
 const ZONE_BYTES: usize = 200;
 
-/// How long a client may keep a connection without a query (RFC 7766 section 6.2.3 asks for seconds).
+/// How long a client may keep a connection without a query (RFC 7766 section 6.2.3 recommends a few seconds).
 const IDLE: Duration = Duration::from_secs(10);
 
 impl Dns {
-    /// Returns a name server for the domains below a name.
+    /// Returns a name server for the domains below `zone`.
     pub fn new(zone: &str, service: Service) -> Result<Self, Error> {
         let wrong = |reason: &str| Error::Zone { text: zone.to_owned(), reason: reason.to_owned() };
         let name = NameBuf::parse(zone).map_err(|error| wrong(error.0))?;
@@ -101,11 +102,11 @@ impl Dns {
         })
     }
 
-    /// Answers a datagram: appends the answer and returns how late it leaves; `None` if there is none.
+    /// Answers a datagram: appends the answer and returns its delay; `None` if there is none.
     fn answer_datagram(&mut self, message: &[u8], out: &mut Vec<u8>) -> Option<Duration> {
         let counters = Arc::clone(&self.udp);
         counters.udp_queries.add_shared(1);
-        // The draw is about what follows the header's number, which differs in every query.
+        // The draw depends on the bytes after the header's id, because the id differs in every query.
         let query = key(&[message.get(2..).unwrap_or_default()]);
         let attempt = self.attempts.entry(query, 0);
         *attempt += 1;

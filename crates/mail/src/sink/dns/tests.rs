@@ -1,4 +1,4 @@
-//! The name server over real sockets: both transports at one port, latency, loss.
+//! Tests of the name server over real sockets: both transports on one port, latency, loss.
 
 use super::{Dns, Service, bind};
 use crate::sink::conduct::Latency;
@@ -35,7 +35,7 @@ fn client(address: SocketAddr) -> UdpSocket {
 
 #[test]
 fn a_port_is_chosen_that_is_free_for_both_transports() {
-    // Every second port is taken for UDP, so that the first choice is often wrong.
+    // Every second port is in use for UDP, so that the first choice often fails.
     let taken: Vec<UdpSocket> = (0..3_000).map_while(|_| UdpSocket::bind("127.0.0.1:0").ok()).collect();
     for _ in 0..50 {
         let dns = dns(Latency::default(), 0.0);
@@ -43,7 +43,7 @@ fn a_port_is_chosen_that_is_free_for_both_transports() {
         assert_eq!((sink.addresses().len(), datagrams.len()), (1, 1));
         assert_ne!(sink.addresses()[0].port, 0);
     }
-    // Another test may listen at a port's TCP twin just now: then the error is about that.
+    // Another test may be listening on the same port over TCP: then the error is about that.
     let error_at = |port: u16| {
         let mut fixed = config();
         fixed.listen[0].port = port;
@@ -72,7 +72,7 @@ fn answers_over_udp_are_late_and_queries_are_lost_by_the_seed() {
     let (sink, _datagrams) = bind(&lossy, &config()).unwrap();
     let address: SocketAddr = sink.addresses()[0].to_string().parse().unwrap();
     let socket = client(address);
-    // A query that is lost is answered when it is repeated often enough; the same draws for the same seed.
+    // A lost query is answered after enough repetitions; the same seed gives the same draws.
     let mut sent = 0;
     for id in 1..=40_u16 {
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -90,7 +90,7 @@ fn answers_over_udp_are_late_and_queries_are_lost_by_the_seed() {
     assert_eq!(total(&late, "udp_lost"), 0);
 }
 
-/// Each address has a thread. Two of them overwrote each other's counts.
+/// Each address has a thread. Two threads once overwrote each other's counts.
 #[test]
 fn threads_lose_no_count() {
     const EACH: u64 = 500_000;
@@ -101,7 +101,7 @@ fn threads_lose_no_count() {
             let (mut own, begin) = (dns.clone(), &begin);
             scope.spawn(move || {
                 begin.wait();
-                // No query, so that counting is most of the work.
+                // An empty datagram, so that counting is most of the work.
                 (0..EACH).for_each(|_| assert_eq!(own.answer_datagram(b"", &mut Vec::new()), None));
             });
         }

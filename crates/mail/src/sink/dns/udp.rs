@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How soon the thread notices that it must end.
+/// The interval at which the thread checks whether it must end.
 const ATTENTION: Duration = Duration::from_millis(100);
 
-/// The most answers that wait for their time. A client asks again, as after any loss.
+/// Maximum number of delayed answers. Beyond it, a client must repeat its query, as after any loss.
 const MOST_LATE: usize = 1 << 16;
 
-/// How often a port is chosen that is free for TCP, in search of one that is free for UDP too.
+/// Maximum number of attempts to find a port that is free for both TCP and UDP.
 const PORT_ATTEMPTS: u32 = 100;
 
 /// A thread that answers the datagrams of one address.
@@ -29,11 +29,11 @@ pub struct Datagrams {
     thread: Option<JoinHandle<()>>,
 }
 
-/// An answer that leaves later: when, its number, to whom, and the bytes. The earliest is the greatest.
+/// A delayed answer: its time, number, destination and bytes. The earliest is the greatest.
 type Late = Reverse<(Instant, u64, SocketAddr, Vec<u8>)>;
 
-/// Listens over TCP and answers over UDP at the same addresses. Where the system chooses the port, one is chosen that
-/// is free for both.
+/// Listens over TCP and answers over UDP at the same addresses. If the system chooses the port, it is one that is free
+/// for both.
 pub fn bind(dns: &Dns, config: &Config) -> Result<(Sink, Vec<Datagrams>), Error> {
     let is_chosen = config.listen.iter().any(|listen| listen.port == 0);
     let mut attempt = 0;
@@ -53,7 +53,7 @@ pub fn bind(dns: &Dns, config: &Config) -> Result<(Sink, Vec<Datagrams>), Error>
 
 impl Datagrams {
     /// Answers at the address of a sink that listens over TCP: one address, since an answer must come from the address
-    /// that was asked.
+    /// of the query.
     fn start(dns: &Dns, listen: Listen) -> Result<Self, Error> {
         let address = listen.bound();
         let failed = |cause: std::io::Error| Error::Listen {
@@ -91,14 +91,14 @@ fn answer(mut dns: Dns, socket: &UdpSocket, must_end: &AtomicBool) {
         let now = Instant::now();
         while late.peek().is_some_and(|Reverse((due, ..))| *due <= now) {
             if let Some(Reverse((_, _, client, bytes))) = late.pop() {
-                // A client that has gone needs no answer.
+                // A client that is gone needs no answer.
                 let _ = socket.send_to(&bytes, client);
             }
         }
         let wait = late.peek().map_or(ATTENTION, |Reverse((due, ..))| *due - now).min(ATTENTION);
-        // A time-out of zero would be an error.
+        // A timeout of zero would be an error.
         let _ = socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))));
-        // Nothing came in time.
+        // On a timeout, check the answers that are due.
         let Ok((len, client)) = socket.recv_from(&mut buffer) else { continue };
         out.clear();
         match dns.answer_datagram(&buffer[..len], &mut out) {

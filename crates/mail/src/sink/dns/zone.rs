@@ -1,17 +1,17 @@
-//! Synthetic domains: which names exist, and what is known of them.
+//! Synthetic domains: their names and properties.
 //!
-//! Nothing is stored. `d0001.example` to `d9113.example` receive mail; each belongs to a site, a set of one to three
-//! MX hosts that it may share with other domains. The hosts of site 42 are `mx1.s0042.example` and so on, and each has
-//! one address, that of its number in the network, or one of each family. What a domain is like follows from the seed
-//! and its number.
+//! Nothing is stored. `d0001.example` to `d9113.example` receive mail; each belongs to a site, a set of one to three MX
+//! hosts that it may share with other domains. The hosts of site 42 are `mx1.s0042.example` and so on, and each has one
+//! address, given by its number in the network, or one of each family. The properties of a domain are derived from the
+//! seed and its number.
 
 use crate::sink::draw::{Draws, Purpose};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The most MX hosts of a site.
+/// Maximum number of MX hosts of a site.
 pub const HOSTS: u32 = 3;
 
-/// How domains are made, and what share of them is out of order.
+/// The layout of the domains, and the shares of faulty ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     /// The number of domains.
@@ -20,13 +20,14 @@ pub struct Layout {
     pub sites: u32,
     /// The address of the first host. The hosts have the following addresses, [`HOSTS`] for each site.
     pub first_address: Ipv4Addr,
-    /// The IPv6 address of the first host, and so on. All hosts have that of the loopback network, which has no other.
+    /// The IPv6 address of the first host; the others follow. With the loopback address, all hosts have the same
+    /// address, because that network has no other.
     pub first_address_v6: Ipv6Addr,
     /// The share of sites whose hosts have IPv6 addresses, too.
     pub dual_stack: f64,
     /// The share of sites whose hosts have IPv6 addresses only.
     pub ipv6_only: f64,
-    /// The share of domains that accept no mail (null MX, RFC 7505), from 0 to 1. So are the others.
+    /// The share of domains that accept no mail (null MX, RFC 7505), from 0 to 1. The other shares have the same range.
     pub null_mx: f64,
     /// The share of domains without MX, whose mail goes to their own address.
     pub no_mx: f64,
@@ -39,7 +40,7 @@ pub struct Layout {
 }
 
 impl Default for Layout {
-    /// 9,113 domains, as in the study of 2001, at as many sites of their own.
+    /// 9,113 domains, as in the study of 2001, each at a separate site.
     fn default() -> Self {
         Self {
             domains: 9113,
@@ -57,29 +58,29 @@ impl Default for Layout {
     }
 }
 
-/// What a name is.
+/// The meaning of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// The top of the zone.
     Top,
-    /// The domain of a number from 1 on.
+    /// The domain with this number, from 1 on.
     Domain(u32),
-    /// A name that has no records but names below it: that of a site.
+    /// The name of a site, which has no records but has names below it.
     Site,
     /// A host of a site; both numbers count from 1.
     Host { site: u32, host: u32 },
-    /// No name of the zone.
+    /// Not a name of the zone.
     Missing,
 }
 
-/// What a domain is like.
+/// The kind of a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It has the MX hosts of this site.
     Mail { site: u32 },
     /// It accepts no mail.
     NullMx,
-    /// It has an address and no MX: that of the first host of this site.
+    /// It has no MX, but the address of the first host of this site.
     NoMx { site: u32 },
     /// It does not exist.
     Nonexistent,
@@ -103,7 +104,7 @@ pub(super) struct Zone {
     site_digits: usize,
 }
 
-/// Returns the number of digits of the greatest number.
+/// Returns the number of digits of the largest number.
 fn digits(most: u32) -> usize {
     most.max(1).ilog10() as usize + 1
 }
@@ -114,7 +115,7 @@ impl Zone {
         Self { layout, draws: Draws::new(seed), domain_digits, site_digits }
     }
 
-    /// Finds a name by its labels in front of the zone's, the last one first.
+    /// Finds a name by its labels before the name of the zone, the last one first.
     pub(super) fn find(&self, labels: &[&[u8]]) -> Place {
         let Layout { domains, sites, .. } = self.layout;
         let site = |label| number(label, b's', self.site_digits, sites);
@@ -136,7 +137,7 @@ impl Zone {
         }
     }
 
-    /// Returns what a domain is like.
+    /// Returns the kind of a domain.
     pub(super) fn kind(&self, domain: u32) -> Kind {
         let Layout { null_mx, no_mx, nonexistent, failing, .. } = self.layout;
         let drawn = self.draws.uniform(Purpose::DomainKind, u64::from(domain), 0);
@@ -202,7 +203,7 @@ impl Zone {
     }
 }
 
-/// Returns the number in a label: a letter and exactly so many digits.
+/// Returns the number in a label: a letter and exactly `digits` digits.
 fn number(label: &[u8], letter: u8, digits: usize, most: u32) -> Option<u32> {
     let (first, rest) = label.split_first()?;
     let is_number = first.eq_ignore_ascii_case(&letter) && rest.len() == digits && rest.iter().all(u8::is_ascii_digit);

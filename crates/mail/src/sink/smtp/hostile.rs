@@ -1,4 +1,4 @@
-//! A client that says anything: bytes are played against a session of the sink. For fuzz targets and tests.
+//! A client that sends arbitrary bytes to a session of the sink. For fuzz targets and tests.
 
 use super::Smtp;
 use crate::sink::counters::{Counted, Reading};
@@ -7,7 +7,7 @@ use landau_wire::smtp::line::LINE_BYTES;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// What the sink is like, by the options.
+/// The profiles of the sink, chosen by the options.
 const PROFILES: [&str; 4] = [
     "",
     "[default]\nerrors = 3\njunk = 2\ntarpit = \"5ms\"\n",
@@ -15,15 +15,15 @@ const PROFILES: [&str; 4] = [
     "[default]\nextensions = []\npermanent = 0.3\ntemporary = { share = 0.3, attempts = 1 }\ngreylist = \"1s\"\n",
 ];
 
-/// What a session did: its replies, how late they leave in all, the counters, and whether it ended.
+/// The results of a session: its replies, their total delay, the counters, and whether it ended.
 type Talk = (Vec<u8>, Duration, Vec<(&'static str, u64)>, bool);
 
-/// Plays bytes of a client, in pieces of a size and whole, against the sink that `options` chooses.
+/// Plays the bytes of a client against a sink chosen by `options`: whole, and in pieces of `size` bytes.
 ///
 /// # Panics
 ///
-/// The sink does not do the same for every size, keeps more than a line, goes on without taking anything, or writes
-/// half a line.
+/// Panics if the sink behaves differently for different sizes, keeps more than a line, continues without consuming
+/// bytes, or writes an incomplete line.
 pub fn sink(options: u8, bytes: &[u8], size: usize) {
     assert_eq!(play(options, bytes, size), play(options, bytes, bytes.len()));
 }

@@ -1,8 +1,8 @@
-//! An SMTP receiver (RFC 5321) that behaves as its [profile] says.
+//! An SMTP receiver (RFC 5321) whose behaviour is set by its [profile].
 //!
 //! It accepts mail for every address, stores nothing unless it has [mailboxes](crate::sink::mailbox), and never sends
 //! mail. Command lines and content end with CR LF alone; a bare CR or LF is refused, so that no second message can be
-//! smuggled in (CVE-2023-51764 and kin).
+//! smuggled in (CVE-2023-51764 and similar).
 
 pub(crate) mod hostile;
 mod policy;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 counters! {
-    /// What an SMTP sink counts.
+    /// The counters of an SMTP sink.
     Counters {
         commands "command lines",
         messages "messages accepted",
@@ -61,14 +61,14 @@ pub struct Smtp {
     mailboxes: Option<Mailboxes>,
     tls: Option<ServerTls>,
     counters: Arc<Counters>,
-    /// The open connections of each host that limits them.
+    /// The number of open connections of each host with a limit.
     open: HashMap<IpAddr, u32>,
-    /// The number of messages, which are their queue identifiers.
+    /// The number of accepted messages, which provides their queue identifiers.
     accepted: u64,
 }
 
 impl Smtp {
-    /// Returns a sink that greets with a name. All its draws follow from the seed.
+    /// Returns a sink that greets with `name`. All its random draws depend on the seed.
     pub fn new(name: &str, profiles: Profiles, seed: u64) -> Self {
         let draws = Draws::new(seed);
         Self {
@@ -151,7 +151,7 @@ impl Protocol for Smtp {
     fn close(&mut self, session: &mut Session) {
         if let Some(open) = self.open.get_mut(&session.local) {
             *open -= 1;
-            // A host without connections needs no entry: the table is no larger than that of the connections.
+            // A host without connections needs no entry, so the table is not larger than that of the connections.
             if *open == 0 {
                 self.open.remove(&session.local);
             }

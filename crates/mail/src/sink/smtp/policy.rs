@@ -1,7 +1,7 @@
-//! Which recipients are refused: by greylisting, for now, or for good.
+//! The refusal of recipients: by greylisting, temporarily, or permanently.
 //!
 //! The decision on a recipient depends on the seed and the address, not on the order of clients, so a ledger can be
-//! compared with what a seed means.
+//! compared with the decisions of a seed.
 
 use super::profile::Recipients;
 use super::texts::{self, Refusal};
@@ -18,7 +18,7 @@ pub(super) enum Verdict {
     Permanent(Refusal),
 }
 
-/// Who sends what to whom.
+/// The client, sender and recipient of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Triplet<'a> {
     pub(super) client: IpAddr,
@@ -29,13 +29,13 @@ pub(super) struct Triplet<'a> {
     pub(super) domain: &'a str,
 }
 
-/// What was seen of recipients, as far as it was seen recently.
+/// The recent history of recipients.
 #[derive(Debug)]
 pub(super) struct Policy {
     draws: Draws,
-    /// When a triplet was first seen, by its key.
+    /// The times at which triplets were first seen, by key.
     triplets: Recent<u32>,
-    /// How often a recipient that is refused for now was tried, by its key.
+    /// The numbers of attempts for temporarily refused recipients, by key.
     attempts: Recent<u32>,
 }
 

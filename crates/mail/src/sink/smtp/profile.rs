@@ -1,5 +1,5 @@
-//! How SMTP receivers behave: a profile for each host (an address of the sink) and for domains of recipients, read from
-//! a TOML file.
+//! The behaviour of SMTP receivers: a profile for each host (an address of the sink) and for domains of recipients,
+//! read from a TOML file.
 
 use crate::sink::conduct::{Conduct, Cut, Latency, Pieces};
 use crate::sink::error::Error;
@@ -59,53 +59,53 @@ impl Latencies {
     }
 }
 
-/// Recipients that are refused for now.
+/// The temporary refusal of recipients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Temporary {
     /// The share of the recipients, from 0 to 1.
     pub share: f64,
-    /// How many attempts for such a recipient fail before one succeeds.
+    /// The number of attempts for such a recipient that fail before one succeeds.
     pub attempts: u32,
 }
 
-/// How recipients are treated.
+/// The treatment of recipients.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Recipients {
-    /// Refuse a new triplet of client, sender and recipient until so much time has passed; zero for never.
+    /// How long a new triplet of client, sender and recipient is refused; zero to disable greylisting.
     pub greylist: Duration,
-    /// Refuse some for now.
+    /// The recipients to refuse temporarily.
     pub temporary: Option<Temporary>,
-    /// Refuse this share for good, from 0 to 1.
+    /// The share of recipients to refuse permanently, from 0 to 1.
     pub permanent_share: f64,
 }
 
-/// How a host behaves.
+/// The behaviour of a host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
-    /// What happens to connections.
+    /// The treatment of connections.
     pub conduct: Conduct,
-    /// What the answer to EHLO offers.
+    /// The extensions in the answer to EHLO.
     pub extensions: Extensions,
-    /// The largest message, in bytes.
+    /// Maximum size of a message, in bytes.
     pub size_limit: u64,
-    /// How long replies take.
+    /// The latencies of replies.
     pub latencies: Latencies,
-    /// How much longer negative replies take.
+    /// The additional delay of negative replies.
     pub tarpit: Duration,
-    /// The most connections at a time; further ones are answered with 421.
+    /// Maximum number of simultaneous connections; further ones are answered with 421.
     pub connections: Option<u32>,
-    /// The most messages of a connection; the next MAIL is answered with 421.
+    /// Maximum number of messages on a connection; the next MAIL is answered with 421.
     pub messages: Option<u32>,
-    /// The most recipients of a message; further ones are answered with 452.
+    /// Maximum number of recipients of a message; further ones are answered with 452.
     pub recipients: Option<u32>,
-    /// How many of RSET, NOOP, HELP, VRFY and repeated EHLO a client may send between messages before each of
-    /// them counts as an error.
+    /// The number of RSET, NOOP, HELP, VRFY and repeated EHLO commands that a client may send between messages before
+    /// each further one counts as an error.
     pub junk: Option<u32>,
-    /// After so many errors since the last message the connection is closed with 421.
+    /// The number of errors since the last message after which the connection is closed with 421.
     pub errors: Option<u32>,
     /// How long a client may be idle.
     pub idle: Duration,
-    /// How recipients are treated.
+    /// The treatment of recipients.
     pub rules: Recipients,
 }
 
@@ -134,13 +134,13 @@ impl Default for Host {
 #[derive(Debug, Clone, Default)]
 pub struct Profiles {
     default: Host,
-    /// The smallest networks first.
+    /// The hosts by network, the smallest network first.
     hosts: Vec<(Prefix, Host)>,
     domains: HashMap<String, RulesFile>,
 }
 
 impl Profiles {
-    /// Returns profiles by which every host behaves alike.
+    /// Returns profiles with the same behaviour for every host.
     pub fn uniform(host: Host) -> Self {
         Self { default: host, ..Self::default() }
     }
@@ -156,7 +156,7 @@ impl Profiles {
         std::iter::once(&self.default).chain(self.hosts.iter().map(|(_, host)| host))
     }
 
-    /// Returns which of [`hosts`](Self::hosts) an address is.
+    /// Returns the index of an address in [`hosts`](Self::hosts).
     pub(crate) fn find(&self, address: IpAddr) -> usize {
         self.hosts.iter().position(|(prefix, _)| prefix.contains(address)).map_or(0, |at| at + 1)
     }
@@ -171,8 +171,8 @@ impl Profiles {
         !self.domains.is_empty() || self.hosts().any(|host| host.rules != Recipients::default())
     }
 
-    /// Returns how a host treats recipients of a domain, which is in lower case. A domain's rules replace the host's;
-    /// the rules of `*.example` are for all domains below `example`.
+    /// Returns the rules of a host for recipients of a domain, which is in lower case. A domain's rules replace the
+    /// host's; the rules of `*.example` apply to all domains below `example`.
     pub(crate) fn rules(&self, host: usize, domain: &str) -> Recipients {
         let mut rules = self.host(host).rules;
         if !self.domains.is_empty() {
@@ -207,7 +207,7 @@ impl FromStr for Profiles {
     }
 }
 
-/// Declares a type of a value that a file has as text.
+/// Declares the type of a value that is text in the file.
 macro_rules! text_value {
     ($name:ident($inner:ty), $parse:expr) => {
         #[derive(Debug, Clone, Copy, Deserialize)]
@@ -334,7 +334,7 @@ impl From<CutFile> for Cut {
     }
 }
 
-/// Replaces a value that the file has.
+/// Replaces a value if the file sets it.
 fn replace<T, F>(value: &mut T, file: Option<F>, convert: impl FnOnce(F) -> T) {
     if let Some(file) = file {
         *value = convert(file);

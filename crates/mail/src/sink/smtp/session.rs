@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the next bytes are.
+/// The meaning of the next bytes.
 #[derive(Debug)]
 enum Stage {
     /// A command line.
@@ -37,18 +37,18 @@ enum Kind {
     Other,
 }
 
-/// What a reply does to the session.
+/// The effect of a reply on the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// The command succeeded.
     Done,
-    /// It succeeded, and does nothing.
+    /// The command succeeded but has no effect.
     Junk,
-    /// It failed.
+    /// The command failed.
     Failed,
-    /// It was a recipient over the limit, which is no error of the client.
+    /// The command named a recipient over the limit, which is not an error of the client.
     Excess,
-    /// The session ends as the client wants.
+    /// The session ends at the client's request.
     Quit,
     /// The TLS handshake follows.
     Secure,
@@ -69,11 +69,11 @@ pub(crate) struct Session {
     is_encrypted: bool,
     offered: Extensions,
     transaction: Transaction,
-    /// Commands so far, which number the draws of latencies.
+    /// The number of commands so far, which is the index of latency draws.
     commands: u64,
     messages: u32,
     errors: u32,
-    /// The recipients over the limit since the last message.
+    /// The number of recipients over the limit since the last message.
     excess: u32,
     junk: u32,
 }
@@ -99,7 +99,7 @@ impl Session {
         }
     }
 
-    /// The connection is encrypted from here on: what was said before is forgotten (RFC 3207 section 4.2).
+    /// Starts the encrypted part of the connection: all earlier state is discarded (RFC 3207 section 4.2).
     pub(super) fn secured(&mut self) {
         self.transaction.clear();
         (self.is_greeted, self.is_encrypted, self.offered) = (false, true, Extensions::NONE);
@@ -113,7 +113,7 @@ impl Session {
             Stage::Content(decoder) => {
                 let (content, is_stored) = (&mut self.transaction.content, sink.mailboxes.is_some());
                 let limit = sink.profiles.host(self.host).size_limit;
-                // One message beyond the limit is enough to know that it is too large.
+                // Content beyond the limit is enough to know that the message is too large.
                 let (consumed, is_end) = decoder.decode(input, |run| {
                     if is_stored && content.len() as u64 <= limit {
                         content.extend_from_slice(run);
@@ -187,7 +187,7 @@ impl Session {
             Command::Help(_) => (Kind::Other, say(out, b"214 2.0.0 See RFC 5321\r\n", Outcome::Junk)),
             Command::Vrfy(_) => (Kind::Other, say(out, b"252 2.0.0 Send some mail\r\n", Outcome::Junk)),
             Command::Expn(_) => (Kind::Other, say(out, b"502 5.5.1 Not implemented\r\n", Outcome::Failed)),
-            // The parser refuses it where it is not offered.
+            // The parser refuses it if it is not offered.
             Command::StartTls => (Kind::Other, say(out, b"220 2.0.0 Ready to start TLS\r\n", Outcome::Secure)),
             // LMTP is another protocol.
             Command::Lhlo(_) => (Kind::Other, refuse(&Reject::UNKNOWN_COMMAND, out)),
@@ -271,7 +271,7 @@ impl Session {
         say(out, b"354 End data with <CR><LF>.<CR><LF>\r\n", Outcome::Done)
     }
 
-    /// Begins a chunk, which the reply follows.
+    /// Begins a chunk; the reply follows the chunk.
     fn bdat(&mut self, sink: &Smtp, size: u64, is_last: bool) -> Outcome {
         let has_recipients = self.transaction.is_open && self.transaction.recipient_count > 0;
         let (received, limit) = (&mut self.transaction.chunks, sink.profiles.host(self.host).size_limit);
@@ -299,10 +299,10 @@ impl Session {
         self.settle(sink, content.len(), Kind::Message, outcome, out)
     }
 
-    /// Accepts or refuses a message whose content has ended.
+    /// Accepts or refuses a complete message.
     fn finish(&mut self, sink: &mut Smtp, shape: &Shape, out: &mut Vec<u8>) -> Outcome {
         let counters = Arc::clone(&sink.counters);
-        // A bare CR or LF in binary content is a byte like others.
+        // A bare CR or LF in binary content is an ordinary byte.
         let refusal = shape.refusal().filter(|_| !self.transaction.is_binary);
         if refusal.is_some() {
             counters.bare_line_ends.add(1);
@@ -337,7 +337,7 @@ impl Session {
         say(out, b"\r\n", Outcome::Done)
     }
 
-    /// Ends a step: counts errors, and says how late its reply leaves and what follows.
+    /// Ends a step: counts errors, and returns the delay of its reply and the next step.
     #[inline]
     fn settle(&mut self, sink: &Smtp, consumed: usize, kind: Kind, outcome: Outcome, out: &mut Vec<u8>) -> Step {
         let host = sink.profiles.host(self.host);
@@ -360,7 +360,7 @@ impl Session {
         Step { consumed, delay, then }
     }
 
-    /// Counts errors and junk. Beyond the limit of errors, a last reply says so.
+    /// Counts errors and junk. At the limit of errors, appends a final 421 reply.
     #[inline]
     fn count(&mut self, host: &Host, counters: &Counters, outcome: Outcome, out: &mut Vec<u8>) -> Outcome {
         match outcome {

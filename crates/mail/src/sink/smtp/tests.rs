@@ -1,4 +1,4 @@
-//! Sessions without sockets: what each command does, and when its reply leaves.
+//! Tests of sessions without sockets: the effect of each command, and the delay of its reply.
 
 use super::Smtp;
 use super::profile::Profiles;
@@ -18,7 +18,7 @@ struct Talk {
     is_over: bool,
 }
 
-/// A reply: its code, and how late it leaves.
+/// A reply: its code and its delay.
 type Reply = (u16, Duration);
 
 impl Talk {
@@ -103,8 +103,8 @@ fn recipients_of_a_message_are_limited() {
     assert_eq!((talk.total("recipients"), talk.total("recipients_excess")), (2, 1));
 }
 
-/// RFC 5321 section 4.5.3.1.10: the message is sent to those who were accepted. Like Postfix, the sink takes them for
-/// errors from the 1,001st on.
+/// RFC 5321 section 4.5.3.1.10: the message is sent to the accepted recipients. Like Postfix, the sink counts
+/// recipients over the limit as errors from the 1,001st on.
 #[test]
 fn recipients_over_the_limit_are_no_errors() {
     let mut talk = Talk::new("[default]\nrecipients = 2\nerrors = 2");
@@ -135,7 +135,7 @@ fn junk_counts_as_errors_beyond_its_limit() {
 fn errors_end_a_session() {
     let mut talk = Talk::new("[default]\nerrors = 2");
     assert_eq!(talk.codes("EHLO c|WHAT|WHAT|NOOP|"), [250, 500, 500, 421]);
-    // The last reply is as late as others that refuse.
+    // The last reply has the same delay as other negative replies.
     let replies = Talk::new("[default]\nerrors = 2\njunk = 0\ntarpit = \"1s\"").send(b"RSET\r\nRSET\r\n");
     let last = replies.last().unwrap();
     assert_eq!((last.0, last.1), (421, Duration::from_secs(1)));
@@ -150,7 +150,7 @@ fn a_message_over_the_limit_of_size_is_refused_after_its_end() {
     assert_eq!((talk.total("messages"), talk.total("messages_refused")), (1, 1));
 }
 
-/// What follows may be a chunk: it is not read as commands.
+/// The following bytes may be a chunk, so they must not be read as commands.
 #[test]
 fn a_refused_line_that_may_be_bdat_ends_the_session() {
     for line in ["BDAT\t6".to_owned(), " BDAT 6".to_owned(), format!("BDAT 6{}", " ".repeat(2000))] {
@@ -160,7 +160,7 @@ fn a_refused_line_that_may_be_bdat_ends_the_session() {
     }
 }
 
-/// RFC 3030 section 3: content in binary has no lines, and comes by BDAT only.
+/// RFC 3030 section 3: binary content has no lines, and is sent only with BDAT.
 #[test]
 fn binary_content_comes_by_bdat_and_has_no_lines() {
     let mut talk = Talk::new("");
@@ -182,7 +182,7 @@ fn a_recipient_beyond_ascii_needs_smtputf8() {
     let rcpts = "RCPT TO:<\u{e9}@y>|RCPT TO:<b@y> ORCPT=utf-8;\u{e9}@y|RCPT TO:<a@y>|";
     assert_eq!(talk.codes(&format!("EHLO c|MAIL FROM:<>|{rcpts}")), [250, 250, 553, 553, 250]);
     assert_eq!(talk.codes(&format!("RSET|MAIL FROM:<> SMTPUTF8|{rcpts}")), [250, 250, 250, 250, 250]);
-    // What a transaction may have ends with it.
+    // The permission of SMTPUTF8 ends with its transaction.
     assert_eq!(talk.codes(&format!("RSET|MAIL FROM:<>|{rcpts}")), [250, 250, 553, 553, 250]);
 }
 
@@ -222,7 +222,7 @@ fn recipients_are_refused_as_the_profile_says() {
     assert_eq!(counts.map(|name| talk.total(name)), [2, 1, 1, 1]);
 }
 
-/// Returns the code that a recipient gets in a session of its own.
+/// Returns the reply code for a recipient in a separate session.
 fn talk_code(profile: &str, recipient: &str) -> u16 {
     let codes = Talk::new(profile).codes(&format!("EHLO c|MAIL FROM:<>|RCPT TO:<{recipient}>|"));
     assert!(codes[2] >= 450, "{codes:?}");

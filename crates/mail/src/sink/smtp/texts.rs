@@ -1,8 +1,8 @@
 //! The texts with which the sink refuses a recipient. `{recipient}` stands for the address and `{client}` for the
 //! client's address.
 //!
-//! They are like the texts that the systems named beside them use, of one or several lines, with and without the
-//! address. They were written for this program and are not quotations: what those systems write changes.
+//! They resemble the texts of the systems named beside them, with one or several lines, with and without the address.
+//! They were written for this program and are not quotations: the texts of those systems change.
 
 use crate::sink::draw::{Draws, Purpose};
 use landau_wire::smtp::{Code, Enhanced};
@@ -27,7 +27,7 @@ pub(super) const GREYLISTED: Refusal =
 /// Too many recipients, as by Postfix.
 pub(super) const TOO_MANY_RECIPIENTS: Refusal = refusal(Code::NO_STORAGE, (4, 5, 3), "Error: too many recipients");
 
-/// Refusals for now.
+/// Temporary refusals.
 const TEMPORARY: &[Refusal] = &[
     // Like Gmail.
     refusal(
@@ -50,7 +50,7 @@ const TEMPORARY: &[Refusal] = &[
     refusal(Code::LOCAL_ERROR, (4, 3, 0), "Temporary local problem - please try later"),
 ];
 
-/// Refusals for good.
+/// Permanent refusals.
 const PERMANENT: &[Refusal] = &[
     // Like Postfix.
     refusal(
@@ -73,12 +73,12 @@ const PERMANENT: &[Refusal] = &[
     refusal(Code::FAILED, (5, 7, 1), "Service unavailable; Client host [{client}] blocked using zen.spamhaus.org"),
 ];
 
-/// Returns the refusal of a recipient for now.
+/// Returns the temporary refusal of a recipient.
 pub(super) fn temporary(draws: Draws, recipient: u64) -> Refusal {
     choose(TEMPORARY, draws, recipient)
 }
 
-/// Returns the refusal of a recipient for good.
+/// Returns the permanent refusal of a recipient.
 pub(super) fn permanent(draws: Draws, recipient: u64) -> Refusal {
     choose(PERMANENT, draws, recipient)
 }

@@ -1,4 +1,4 @@
-//! The mail transaction that a session is in.
+//! The current mail transaction of a session.
 
 use crate::sink::chunks::Received;
 use landau_wire::smtp::parameter::Body;
@@ -10,7 +10,7 @@ pub(super) struct Transaction {
     pub(super) is_open: bool,
     /// Whether MAIL had SMTPUTF8.
     pub(super) is_utf8: bool,
-    /// Whether MAIL had BODY=BINARYMIME: the content has no lines, and comes by BDAT (RFC 3030 section 3).
+    /// Whether MAIL had BODY=BINARYMIME: the content has no lines, and is sent with BDAT (RFC 3030 section 3).
     pub(super) is_binary: bool,
     /// The sender; empty for the null path.
     pub(super) sender: String,
@@ -19,7 +19,7 @@ pub(super) struct Transaction {
     pub(super) recipient_count: u32,
     /// The content so far; empty unless messages are stored.
     pub(super) content: Vec<u8>,
-    /// The chunks, if the content comes by BDAT.
+    /// The chunks, if the content is sent with BDAT.
     pub(super) chunks: Option<Received>,
 }
 
@@ -34,7 +34,7 @@ impl Transaction {
         }
     }
 
-    /// Ends the transaction. Its buffers stay for the next one.
+    /// Ends the transaction. Its buffers are kept for the next one.
     pub(super) fn clear(&mut self) {
         (self.is_open, self.is_utf8, self.is_binary) = (false, false, false);
         self.sender.clear();
@@ -53,7 +53,7 @@ impl Transaction {
     }
 }
 
-/// Returns the address of a recipient. A postmaster without a domain is the sink's.
+/// Returns the address of a recipient. A postmaster without a domain is that of the sink.
 pub(super) fn address<'a>(to: &Recipient<'a>) -> &'a str {
     to.mailbox().map_or("postmaster", |mailbox| mailbox.as_str())
 }
