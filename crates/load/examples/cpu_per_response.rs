@@ -1,5 +1,5 @@
-//! Prints the generator's CPU time per response in a closed loop, without the rest of the program: for a profiler, or
-//! for a comparison with another generator.
+//! Prints the generator's CPU time per response in a closed loop, without the rest of the program. It is meant for
+//! profiling, and for comparison with other generators.
 //!
 //! `cpu_per_response URL CONNECTIONS SECONDS [CPU]`
 #![allow(clippy::print_stdout, reason = "an example prints")]

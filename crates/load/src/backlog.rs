@@ -1,12 +1,12 @@
 //! Requests that are due and wait for a connection.
 //!
-//! The backlog does not store when each of them was due. It stores the state of the schedule at the first one, which
-//! yields the same times again. So a server that is far behind costs the generator no memory, and the backlog is
-//! unlimited.
+//! The backlog does not store the due time of each request. It stores the state of the schedule at the first one, from
+//! which the due times are recomputed. So a server that falls far behind costs the generator no memory, and the backlog
+//! is unbounded.
 
 use crate::schedule::Schedule;
 
-/// Waiting requests: a contiguous part of the schedule, in its order.
+/// Waiting requests: a contiguous part of the schedule, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     /// The schedule at the first waiting request.
@@ -24,7 +24,7 @@ impl Backlog {
         self.len == 0
     }
 
-    /// Adds the next request of the schedule, which must follow those that wait.
+    /// Adds the next request of the schedule, which must directly follow the ones already waiting.
     pub(crate) fn push(&mut self, schedule: &Schedule) {
         if self.len == 0 {
             self.schedule = Some(schedule.clone());
@@ -32,7 +32,7 @@ impl Backlog {
         self.len += 1;
     }
 
-    /// Removes the first request and returns when it was due, in nanoseconds after the start.
+    /// Removes the first request and returns its due time, in nanoseconds after the start.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<u64> {
         let schedule = self.schedule.as_mut().filter(|_| self.len > 0)?;

@@ -1,7 +1,8 @@
-//! The clock of a load, and the wait for events that ends at a time of this clock.
+//! The clock of a load, and waiting for events until a time on this clock.
 //!
-//! The connections are generic over their clock, so that tests run them in virtual time: there nothing waits, and every
-//! latency is exact. The compiler makes a copy for the system's clock, in which reading it is a direct call.
+//! The connections are generic over their clock, so that tests can run them in virtual time, where nothing waits and
+//! every latency is exact. For the system's clock the compiler generates a specialized copy, which reads the clock by a
+//! direct call.
 
 use crate::error::Result;
 use landau_reactor::{Event, Interest, Reactor, Token};
@@ -10,7 +11,7 @@ use landau_sys::process::{ProcessorTime, thread_time};
 use landau_sys::timerfd::TimerFd;
 use std::time::Duration;
 
-/// The event of a timer.
+/// The token of the timer's events.
 const TIMER: Token = Token(u32::MAX - 2);
 
 /// A clock and the wait for events.
@@ -24,7 +25,7 @@ pub(crate) trait Clock {
     /// Waits for events until `until_ns`, `longest` after `now_ns`, or the first event, whichever comes first.
     fn wait(&mut self, reactor: &mut Reactor, now_ns: u64, until_ns: u64, longest: Duration) -> Result<()>;
 
-    /// Returns whether an event belongs to the clock; if so it is done with.
+    /// Consumes an event if it belongs to the clock. Returns whether it does.
     fn consume(&mut self, reactor: &mut Reactor, event: Event) -> bool;
 }
 
@@ -44,8 +45,8 @@ impl SystemClock {
         Self { is_precise: false, timer: None, timer_ns: 0 }
     }
 
-    /// Returns a clock whose waits end on time: with a timer if the system has one, else by polling during the last
-    /// millisecond.
+    /// Returns a clock whose waits end on time: with a timer if the system has one, otherwise by polling during the
+    /// last millisecond.
     pub(crate) fn precise(reactor: &mut Reactor) -> Result<Self> {
         let timer = TimerFd::new().ok();
         if let Some(timer) = &timer {
@@ -76,7 +77,7 @@ impl Clock for SystemClock {
                 }
                 longest
             }
-            // A wait is rounded up to milliseconds, so the last one is spent polling.
+            // Waits are rounded up to whole milliseconds, so the last millisecond is spent polling.
             None if self.is_precise => Duration::from_millis(left.as_millis() as u64),
             None => left,
         };
@@ -95,7 +96,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Returns a duration in nanoseconds; the largest number for one of more than 584 years.
+/// Returns a duration in nanoseconds, saturated at `u64::MAX` (584 years).
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

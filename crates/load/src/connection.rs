@@ -15,24 +15,24 @@ pub(crate) enum State {
     Securing,
     /// The connection accepts requests.
     Open,
-    /// The last response has arrived; the server is expected to close.
+    /// The last response has arrived; the server is expected to close the connection.
     Closing,
 }
 
-/// A request that was sent and not yet answered.
+/// A request that was sent but not yet answered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InFlight {
-    /// Index among the requests of the server.
+    /// Index of the request in the server's list.
     pub(crate) request: u32,
-    /// Its stream, with HTTP/2.
+    /// ID of its stream (HTTP/2 only).
     pub(crate) stream: u32,
     /// Whether it is the first request of its connection.
     pub(crate) is_first: bool,
-    /// When it was due.
+    /// Its due time.
     pub(crate) due_ns: u64,
-    /// When it was sent.
+    /// The time at which it was sent.
     pub(crate) sent_ns: u64,
-    /// When the first byte of its response arrived; 0 until then.
+    /// The time at which the first byte of its response arrived; 0 until then.
     pub(crate) first_byte_ns: u64,
 }
 
@@ -43,17 +43,17 @@ pub(crate) struct Connection {
     /// Index of its server.
     pub(crate) server: u32,
     pub(crate) state: State,
-    /// Whether it accepts no further request: the last one was sent, or the server announced the end.
+    /// Whether it accepts no further requests: the last one was sent, or the server announced that it will close.
     pub(crate) is_last: bool,
-    /// When `connect` was called.
+    /// The time at which `connect` was called.
     pub(crate) start_ns: u64,
-    /// When its state began; of an open connection, when the kernel's handshake ended.
+    /// The time at which its state began; for an open connection, the end of the kernel's handshake.
     pub(crate) since_ns: u64,
     /// Number of requests sent.
     pub(crate) sent: u64,
     pub(crate) in_flight: VecDeque<InFlight>,
     pub(crate) reader: ResponseReader,
-    /// Bytes that the kernel did not accept yet.
+    /// Bytes that the kernel has not accepted yet.
     pub(crate) unsent: Vec<u8>,
     pub(crate) tls: Option<Box<TlsSession>>,
     pub(crate) http2: Option<Box<Http2>>,
@@ -77,20 +77,20 @@ impl Connection {
         }
     }
 
-    /// Returns how many requests the server accepts at a time.
+    /// Returns the maximum number of requests that the server accepts at a time.
     #[inline]
     pub(crate) fn most_streams(&self) -> usize {
         self.http2.as_ref().map_or(usize::MAX, |http2| http2.most_streams())
     }
 
-    /// Returns whether anything has arrived with HTTP/2 since the oldest request in flight was sent.
+    /// Returns whether bytes have arrived since the oldest request in flight was sent; always false with HTTP/1.1.
     pub(crate) fn has_heard(&self) -> bool {
         let sent_ns = self.in_flight.front().map_or(u64::MAX, |request| request.sent_ns);
         self.http2.as_ref().is_some_and(|http2| http2.heard_ns > sent_ns)
     }
 
-    /// Frees the memory of the requests in flight and of unsent bytes, if there are none: a queue of one request keeps
-    /// 176 bytes, for each of a million idle connections.
+    /// Frees the buffers for requests in flight and for unsent bytes if they are empty. A queue that held one request
+    /// keeps 176 bytes, for each of a million idle connections.
     pub(crate) fn rest(&mut self) {
         if self.in_flight.is_empty() {
             self.in_flight = VecDeque::new();
@@ -105,7 +105,7 @@ impl Connection {
         self.since_ns - self.start_ns
     }
 
-    /// Returns when the current wait for the server began, if there is one.
+    /// Returns when the current wait for the server began, or `None` if the connection is not waiting.
     pub(crate) fn waiting_since_ns(&self) -> Option<u64> {
         match self.state {
             State::Open => self.in_flight.front().map(|request| request.sent_ns),

@@ -13,13 +13,13 @@ use crate::workers::{Launch, Workers};
 use landau_sys::clock::monotonic_ns;
 use std::time::Duration;
 
-/// How long the controller waits for a report before it checks for an interrupt.
+/// Time that the controller waits for a report before it checks for an interrupt.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Time from the start command to the start, in which the command reaches every worker.
+/// Time between the start command and the start, in which the command must reach every worker.
 const START_DELAY_NS: u64 = 20_000_000;
 
-/// Requests of each worker before its samples, which are not reported: the worker has slept and its caches are cold.
+/// Unreported requests of each worker before its samples: the worker has slept, so its caches are cold.
 const DISCARDED: u32 = 2;
 
 /// Receives progress during a run.
@@ -103,14 +103,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns whether the user interrupts the run, and notes it in the outcome.
+    /// Returns whether the user interrupted the run, and records this in the outcome.
     fn is_interrupted(&mut self) -> bool {
         let is_interrupted = (self.interrupted)();
         self.outcome.is_interrupted |= is_interrupted;
         is_interrupted
     }
 
-    /// Notes the share of a CPU that a worker used.
+    /// Records the share of a CPU that a worker used, if it is the largest so far.
     fn note_share(&mut self, cpu_ns: u64, elapsed_ns: u64) {
         let share = cpu_ns as f64 / elapsed_ns as f64;
         self.outcome.busiest_worker_cpu_share = self.outcome.busiest_worker_cpu_share.max(share);
@@ -150,7 +150,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Collects the metrics of workers that were told to stop.
+    /// Collects the metrics of the workers after the stop command.
     fn finish(&mut self, workers: &mut Workers) -> Result<()> {
         let mut done = 0;
         while done < workers.len() {
@@ -179,7 +179,7 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// Leaves the connections alone for a while. Returns false if the user interrupts.
+    /// Waits for `time` without using the connections. Returns false if the user interrupts.
     fn settle(&mut self, workers: &mut Workers, time: Duration) -> Result<bool> {
         let until_ns = monotonic_ns().saturating_add(nanoseconds(time));
         loop {
@@ -207,8 +207,8 @@ impl Run<'_> {
         Ok(Some(sum))
     }
 
-    /// Opens the idle connections of a step, `before` of which are open, and takes samples. Returns `None` if the user
-    /// interrupts.
+    /// Opens the idle connections of a step, where `before` are already open, and takes samples. Returns `None` if the
+    /// user interrupts.
     fn step(&mut self, workers: &mut Workers, pass: u32, n: u32, before: u32) -> Result<Option<Step>> {
         let began_ns = monotonic_ns();
         if !self.open(workers, n, before)? {
@@ -229,11 +229,11 @@ impl Run<'_> {
         Ok(Some(step))
     }
 
-    /// Opens idle connections up to `n`, in several workers at a time, and in another when one has opened its share.
-    /// Returns false if the user interrupts.
+    /// Opens idle connections up to `n`. Several workers open their shares at a time; when one is done, the next
+    /// begins. Returns false if the user interrupts.
     ///
     /// If a worker cannot open its share, the step is not reached, and no other worker begins: each could take twice
-    /// the timeout to find that out.
+    /// the timeout to find out.
     fn open(&mut self, workers: &mut Workers, n: u32, before: u32) -> Result<bool> {
         let count = workers.len() as u32;
         let share = |worker: u32, n: u32| share(n.into(), worker, count) as u32;
@@ -255,7 +255,7 @@ impl Run<'_> {
                 waiting = count..count;
             }
             match waiting.next() {
-                // It continues at the pace of the worker that has ended.
+                // It takes over the pace of the worker that is done.
                 Some(next) => start(workers, next, next_connect_ns)?,
                 None => running -= 1,
             }
@@ -265,7 +265,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Takes the samples of a step, at one worker after another. Returns false if the user interrupts.
+    /// Takes the samples of a step, one worker after another. Returns false if the user interrupts.
     fn sample(&mut self, workers: &mut Workers, samples: u32, step: &mut Step) -> Result<bool> {
         let count = workers.len() as u32;
         let (mut cpu_ns, mut elapsed_ns, mut held) = (0, 0, 0);

@@ -34,7 +34,7 @@ impl Counters {
         names.iter().any(|name| self.0.contains_key(*name))
     }
 
-    /// Parses pairs of lines, of names and of values, which begin with the protocol's name.
+    /// Parses pairs of lines, each beginning with the protocol's name: the first has the names, the second the values.
     fn parse(text: &str) -> Self {
         let lines: Vec<&str> = text.lines().collect();
         let (pairs, _) = lines.as_chunks::<2>();
@@ -63,7 +63,7 @@ pub struct Memory {
     pub available_bytes: u64,
     /// Unreclaimable slab memory of the kernel, which holds the sockets (`SUnreclaim`).
     pub slab_bytes: u64,
-    /// Private memory of the server process and its children, if a process was named and the system reports it.
+    /// Private memory of the server process and its children, if a process ID was given and the system reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_bytes: Option<u64>,
 }

@@ -12,7 +12,7 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// A host on a public address, which the user did not permit.
+    /// A host on a public address that the user did not permit.
     #[error(
         "{host} ({address}) is neither this host nor in a private network; if you are permitted to load it, add \
          --allow-host {host}"

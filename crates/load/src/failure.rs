@@ -37,7 +37,7 @@ pub enum Failure {
     InvalidResponse,
     /// The server sent bytes without a request.
     UnsolicitedResponse,
-    /// The request was due and could not be sent before the end of the run.
+    /// The request was due but could not be sent before the end of the run.
     NeverSent,
 }
 
@@ -56,12 +56,12 @@ impl Failure {
         )
     }
 
-    /// Returns the name as JSON has it.
+    /// Returns the name that JSON uses.
     pub fn name(self) -> String {
         serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
     }
 
-    /// Returns a description for people.
+    /// Returns a description for the user.
     pub fn description(self) -> &'static str {
         match self {
             Self::ConnectRefused => "connection refused: is the server running?",
@@ -89,7 +89,7 @@ impl Failure {
         match error.kind() {
             ConnectionRefused => Self::ConnectRefused,
             TimedOut => Self::ConnectTimeout,
-            // `bind` says so of an address that is not this host's, `connect` when it finds no free port.
+            // `bind` returns this error for an address that is not this host's, `connect` if there is no free port.
             AddrNotAvailable if error.call == "bind" => Self::ConnectNoAddress,
             AddrInUse | AddrNotAvailable => Self::ConnectNoPort,
             _ if error.is_out_of_descriptors() => Self::ConnectNoDescriptor,
@@ -111,7 +111,7 @@ mod tests {
     use landau_sys::socket::{Family, bind};
     use landau_sys::stream;
 
-    /// Both errors once counted as "no free port", and the connection was tried until the end of the run.
+    /// Both errors once counted as "no free port", and the connection was retried until the end of the run.
     #[test]
     fn foreign_source_address_is_not_a_lack_of_ports() {
         let socket = stream::stream(Family::V4).unwrap();

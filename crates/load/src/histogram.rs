@@ -12,8 +12,8 @@ const DIGITS: u8 = 3;
 
 /// A histogram of latencies. An empty one owns no memory.
 ///
-/// A latency whose end was not seen is recorded with the time until then, a lower bound. Without it the percentiles
-/// would improve with each request that is never answered.
+/// A latency whose end was not observed is recorded as the time waited so far, a lower bound. Without it the
+/// percentiles would improve with each request that is never answered.
 #[derive(Clone, PartialEq, Default)]
 pub struct Histogram {
     held: Option<Box<hdrhistogram::Histogram<u64>>>,
@@ -42,7 +42,7 @@ impl Histogram {
         }
     }
 
-    /// Records a lower bound of a latency: the end was not seen.
+    /// Records a lower bound of a latency whose end was not observed.
     #[cold]
     pub fn record_censored(&mut self, ns: u64) {
         self.record(ns);
@@ -72,7 +72,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the number of latencies whose end was not seen, which are recorded with their lower bounds.
+    /// Returns the number of latencies whose end was not observed; they are recorded as lower bounds.
     pub fn censored(&self) -> u64 {
         self.censored
     }

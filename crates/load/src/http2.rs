@@ -1,8 +1,8 @@
-//! HTTP/2 as its client speaks it: requests on streams, and what arrives for each. No descriptor is involved.
+//! The client side of HTTP/2: requests on streams, and the responses that arrive on them. This module does no I/O.
 //!
-//! Windows are as large as they can be, so that the generator does not slow a server down; those of the connection and
-//! of each stream are opened again long before they close. Fields that are the same in each request are a byte each
-//! from the second on, as with other clients.
+//! Flow-control windows are as large as the protocol allows, so that the generator does not slow a server down. The
+//! windows of the connection and of each stream are reopened long before they close. Fields that are the same in each
+//! request take one byte each from the second request on, as with other clients.
 
 use crate::failure::{Failure, Reason};
 use crate::response::Response;
@@ -12,43 +12,43 @@ use landau_wire::http2::response::Fields;
 use landau_wire::http2::{Code, Fault, INITIAL_WINDOW, LARGEST_WINDOW, PREFACE, Setting, Settings};
 use std::collections::HashSet;
 
-/// A window, of the connection or of a stream, is opened again after so many bytes.
+/// The number of bytes after which the window of the connection or of a stream is reopened.
 const WINDOW_STEP: u32 = 1 << 30;
 
-/// The table for header blocks that the server may use.
+/// The size of the table for header blocks that the server may use.
 const TABLE_BYTES: usize = 4096;
 
-/// A header block may not be longer than a head of HTTP/1.1.
+/// The maximum length of a header block: that of an HTTP/1.1 head.
 const BLOCK_BYTES: usize = landau_wire::http::response::HEAD_BYTES;
 
-/// The streams that a client begins before the server has said how many it accepts: as many as each should accept
-/// (RFC 9113 section 6.5.2).
+/// The number of streams that the client opens before it has received the server's limit: the number that every server
+/// should accept (RFC 9113 section 6.5.2).
 const FIRST_STREAMS: usize = 100;
 
-/// What has arrived.
+/// An event from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrived {
     /// The head of a response.
     Head(u32),
-    /// The end of a response, and the length that its head promised.
+    /// The end of a response, with the length that its head announced.
     End(u32, Response, Option<u64>),
-    /// The server has ended a stream without a response.
+    /// The server has reset a stream.
     Reset(u32, Code),
-    /// The server answers no stream after this one.
+    /// The server will not answer streams after this one.
     GoAway(u32),
 }
 
-/// A response that has begun.
+/// A response in progress.
 #[derive(Debug, Default)]
 struct Begun {
     stream: u32,
     fields: Fields,
     length: u64,
-    /// Bytes by which the window of the stream has shrunk.
+    /// Bytes by which the window of the stream has shrunk since the last WINDOW_UPDATE.
     unannounced: u32,
 }
 
-/// A header block that has not ended.
+/// An incomplete header block.
 #[derive(Debug)]
 struct Block {
     stream: u32,
@@ -63,25 +63,25 @@ pub(crate) struct Http2 {
     decoder: Decoder,
     peer: Settings,
     has_settings: bool,
-    /// Whether the server accepts more streams than before, and nobody has asked since.
+    /// Whether the server has raised its limit of streams since the last call of `take_growth`.
     has_grown: bool,
     next_stream: u32,
-    /// A part of a frame.
+    /// The beginning of an incomplete frame.
     input: Vec<u8>,
     scratch: Vec<u8>,
     block: Option<Block>,
     begun: Vec<Begun>,
-    /// Streams that the client has ended, and the server has not as far as is known.
+    /// Streams that the client has cancelled and whose end has not arrived from the server.
     cancelled: HashSet<u32>,
-    /// When bytes arrived last.
+    /// The time at which bytes last arrived.
     pub(crate) heard_ns: u64,
     received: u32,
-    /// What the protocol requires to be sent, apart from requests.
+    /// Frames that the protocol requires the client to send, apart from requests.
     pub(crate) replies: Vec<u8>,
 }
 
 impl Http2 {
-    /// Begins a connection, and writes what the client says first.
+    /// Begins a connection, and writes the preface, SETTINGS and a WINDOW_UPDATE.
     pub(crate) fn new(out: &mut Vec<u8>) -> Self {
         let largest = LARGEST_WINDOW as u32;
         out.extend_from_slice(PREFACE);
@@ -105,12 +105,12 @@ impl Http2 {
         }
     }
 
-    /// Returns how many streams the server accepts at a time.
+    /// Returns the maximum number of streams that the server accepts at a time.
     pub(crate) fn most_streams(&self) -> usize {
         if self.has_settings { self.peer.max_concurrent_streams as usize } else { FIRST_STREAMS }
     }
 
-    /// Returns whether the server accepts more streams than at the last call.
+    /// Returns whether the server has raised its limit of streams since the last call.
     pub(crate) fn take_growth(&mut self) -> bool {
         std::mem::take(&mut self.has_grown)
     }
@@ -129,37 +129,37 @@ impl Http2 {
         stream
     }
 
-    /// Writes that the client wants nothing more of a stream. What comes on it all the same is ignored.
+    /// Cancels a stream with RST_STREAM. Frames that still arrive on it are ignored.
     pub(crate) fn cancel(&mut self, stream: u32, out: &mut Vec<u8>) {
         self.begun.retain(|begun| begun.stream != stream);
         self.cancelled.insert(stream);
         frame::write_rst_stream(stream, Code::CANCEL, out);
     }
 
-    /// Returns whether the client has ended a stream. `is_end` says that the server has now ended it, too.
+    /// Returns whether the client has cancelled a stream. `is_end` is whether the server has now ended it, too.
     fn is_cancelled(&mut self, stream: u32, is_end: bool) -> bool {
-        // Each response asks, and hardly any connection has cancelled a stream.
+        // This is called for each response, and hardly any connection has cancelled a stream.
         !self.cancelled.is_empty()
             && if is_end { self.cancelled.remove(&stream) } else { self.cancelled.contains(&stream) }
     }
 
-    /// Returns whether there is no number left for another stream.
+    /// Returns whether the stream IDs are exhausted.
     pub(crate) fn is_used_up(&self) -> bool {
         self.next_stream > LARGEST_WINDOW as u32 - 2
     }
 
-    /// Leaves so many streams.
+    /// Leaves stream IDs for `count` requests.
     #[cfg(test)]
     pub(crate) fn leave_streams(&mut self, count: u32) {
         self.next_stream = LARGEST_WINDOW as u32 - 2 * count;
     }
 
-    /// Writes that the client wants nothing more.
+    /// Writes a GOAWAY: the client will send no more requests.
     pub(crate) fn finish(out: &mut Vec<u8>) {
         frame::write_go_away(0, Code::NO_ERROR, out);
     }
 
-    /// Reads on, until something has arrived or no bytes are left.
+    /// Reads frames until one of them is an event or no bytes are left.
     pub(crate) fn read(&mut self, rest: &mut &[u8]) -> Result<Option<Arrived>, Reason> {
         loop {
             let Some((header, payload)) = self.next_frame(rest)? else { return Ok(None) };
@@ -173,7 +173,7 @@ impl Http2 {
         }
     }
 
-    /// Takes the next whole frame; `None` if it has not arrived.
+    /// Takes the next complete frame; `None` if it has not arrived completely.
     fn next_frame<'a>(&mut self, rest: &mut &'a [u8]) -> Result<Option<(Header, Payload<'a>)>, Reason> {
         let invalid = |text: String| Err((Failure::InvalidResponse, text));
         let is_long = |header: Option<Header>| header.is_some_and(|header| header.length > MOST_BYTES);
@@ -194,7 +194,7 @@ impl Http2 {
             *rest = &[];
             return Ok(None);
         }
-        // At first the header is completed, and then the payload.
+        // The first round completes the header, the second the payload.
         for _ in 0..2 {
             let needed = Header::parse(&self.input).map_or(HEADER_BYTES, |header| HEADER_BYTES + header.length);
             let count = needed.saturating_sub(self.input.len()).min(rest.len());
@@ -279,7 +279,7 @@ impl Http2 {
         }
     }
 
-    /// Decodes a header block: that of a response, of one that precedes it, or a trailer.
+    /// Decodes a header block: of a response, of an interim response, or of trailers.
     fn end_block(&mut self, stream: u32, block: &[u8], is_end: bool) -> Result<Option<Arrived>, Fault> {
         let mut fields = Fields::default();
         let decoded = self.decoder.decode(block, &mut self.scratch, |name, value| fields.add(name, value));
@@ -307,7 +307,7 @@ impl Http2 {
     }
 }
 
-/// The payload of a frame: where it was received, or put together.
+/// The payload of a frame: in the receive buffer, or assembled from parts.
 enum Payload<'a> {
     Borrowed(&'a [u8]),
     Owned(Vec<u8>),
@@ -344,7 +344,7 @@ mod tests {
         out.extend_from_slice(content);
     }
 
-    /// Responses on three streams, mixed, whatever the parts in which they arrive.
+    /// Interleaved responses on three streams, however the bytes are split.
     #[test]
     fn every_split_gives_the_same_responses() {
         let mut out = Vec::new();
@@ -384,7 +384,7 @@ mod tests {
         }
     }
 
-    /// Only the window of the connection was once opened again, so that a response of more than 2 GiB stalled.
+    /// Only the window of the connection was once reopened, so that a response of more than 2 GiB stalled.
     #[test]
     fn windows_of_connection_and_stream_are_opened_again() {
         let (mut client, mut start) = (Http2::new(&mut Vec::new()), Vec::new());
@@ -402,7 +402,7 @@ mod tests {
         frame::write_window_update(0, WINDOW_STEP, &mut expected);
         frame::write_window_update(1, WINDOW_STEP, &mut expected);
         assert_eq!(std::mem::take(&mut client.replies), expected);
-        // The frame that ends the stream opens only the window of the connection.
+        // The frame that ends the stream reopens only the window of the connection.
         for _ in 1..count {
             assert_eq!(client.read(&mut &part[..]).unwrap(), None);
         }
@@ -413,7 +413,8 @@ mod tests {
         assert_eq!(client.replies, expected);
     }
 
-    /// The server may have sent more before it knew: the windows and the table for header blocks are the connection's.
+    /// The server may have sent more frames before it received the cancellation. They still count, because the window
+    /// and the table for header blocks belong to the connection.
     #[test]
     fn what_comes_on_a_cancelled_stream_is_ignored_and_counted() {
         let (mut client, mut out) = (Http2::new(&mut Vec::new()), Vec::new());
@@ -427,7 +428,7 @@ mod tests {
         assert_eq!(cancelled, expected);
         out.clear();
         data(1, b"abc", true, &mut out);
-        // Literal with indexing: the next response has the field by its index.
+        // A literal with indexing: the next response refers to the field by its index.
         let field = b"\x40\x0econtent-length\x012";
         for (stream, block) in [(3, [&b"\x88"[..], field].concat()), (5, b"\x88\xbe".to_vec())] {
             let start = out.len();

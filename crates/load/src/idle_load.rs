@@ -1,9 +1,9 @@
 //! A worker's part of an idle load: connections that are opened step by step and stay idle, and samples among them.
 //!
-//! Each connection makes one request when it is opened, which proves that the server accepted and served it. It is
-//! watched from then on, so that one that the server closes is noticed. The number of connections before their first
-//! response is limited in each worker, and few workers open connections at a time, so that the generator does not
-//! overflow the server's queues. The controller tells each worker when it is its turn.
+//! Each connection makes one request when it is opened, which proves that the server accepted and served it. From then
+//! on it is watched, so that the worker notices if the server closes it. In each worker the number of connections that
+//! wait for their first response is limited, and few workers open connections at a time, so that the generator does not
+//! overflow the server's queues. The controller decides when it is a worker's turn.
 
 use crate::clock::Clock;
 use crate::connections::{Connections, Event};
@@ -18,11 +18,11 @@ use std::time::Duration;
 /// Time until the next attempt after a connection failed.
 const RETRY_NS: u64 = 100_000_000;
 
-/// The longest wait: timeouts must be looked at.
+/// The longest wait, so that timeouts are checked in time.
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
 
-/// The longest wait of a worker that only holds idle connections, which must not disturb the samples of another one.
-/// Commands and connections that are closed wake it.
+/// The longest wait of a worker that only holds idle connections: it must not disturb the samples of other workers.
+/// Commands and closed connections wake it.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// The sample in progress.
@@ -50,7 +50,7 @@ struct Opening {
 /// Sampling among the idle connections.
 #[derive(Debug)]
 struct Sampling {
-    /// Samples left to take; `None` when none are asked for.
+    /// Samples left to take; `None` if none were requested.
     left: Option<SampleCounts>,
     subject: Subject,
     times: SampleTimes,
@@ -120,12 +120,12 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         Ok(self.link.send(&Report::Done(Box::new(metrics)))?)
     }
 
-    /// Returns the number of connections that were started and not yet proved.
+    /// Returns the number of connections that were started but have not yet received a response.
     fn coming(&self) -> u32 {
         self.connections.opening_count() + self.opening.first_requests
     }
 
-    /// Returns when a missing connection may be started; never if there is none, or no room in the window.
+    /// Returns when a missing connection may be started; `u64::MAX` if none is missing or the window is full.
     fn next_connect_ns(&self) -> u64 {
         let coming = self.coming();
         let is_missing = self.opening.to.is_some_and(|to| self.idle.len() as u32 + coming < to);
@@ -143,7 +143,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         }
     }
 
-    /// Opens connections until there are as many as asked for, or none succeeded for a while.
+    /// Opens connections until the requested number is open, or until none has succeeded for a while.
     fn open(&mut self) -> Result<()> {
         let Some(to) = self.opening.to else { return Ok(()) };
         let open = self.idle.len() as u32;
@@ -172,7 +172,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         Ok(())
     }
 
-    /// Reports the number of open connections, once no event is left.
+    /// Reports the number of open connections, after all events were handled.
     fn report_count(&mut self) -> Result<()> {
         self.is_counting = false;
         Ok(self.link.send(&Report::Counted { open: self.idle.len() as u32 })?)
@@ -220,7 +220,8 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
                 self.connections.close(id, true);
                 self.next_sample()
             }
-            // The first response of a connection: with a sample in progress a late one, which the worker gave up.
+            // The first response of a connection. During a sample, it is a late one: the worker had given up waiting
+            // for it.
             _ => {
                 self.opening.first_requests = self.opening.first_requests.saturating_sub(1);
                 self.opening.last_progress_ns = self.connections.now_ns();
@@ -301,7 +302,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
             self.connections.fail_backlog();
         }
         self.sampling.left = None;
-        // The connections of the next step are set-up again.
+        // The connections of the next step count as set-up again.
         self.connections.measure_handshakes_from(u64::MAX);
         let mut times = std::mem::take(&mut self.sampling.times);
         times.cpu_ns = self.connections.cpu_time().total_ns() - self.sampling.usage_ns;

@@ -1,5 +1,5 @@
-//! From a load specification to a plan for each worker: addresses are resolved and checked, work is divided, limits are
-//! respected. Nothing is sent except queries to the resolver.
+//! Turns a load specification into a plan for each worker: resolves and checks addresses, divides the work, and
+//! respects the limits of the host. Sends nothing except queries to the resolver.
 
 use crate::clock::nanoseconds;
 use crate::error::{Error, Result};
@@ -15,25 +15,26 @@ use landau_sys::limits::{Resource, get};
 use std::time::Duration;
 
 /// Descriptors of a worker other than its connections: the standard ones, the link, the event set, the timer, the
-/// connection of a sample, and some spare ones. The controller keeps as many besides its links.
+/// connection of a sample, and some spare ones. The controller reserves as many in addition to its links.
 const RESERVED_DESCRIPTORS: u64 = 24;
 
-/// Connections that may be in their handshake at the same time: over all workers of a loop, and in each worker of an
-/// idle load, with those that wait for their first response.
+/// Maximum number of connections in a handshake at a time: over all workers of a loop, or in each worker of an idle
+/// load, including those that wait for their first response.
 const WINDOW: u32 = 128;
 
-/// The same over all workers of an idle load: about the backlog of many servers (511).
+/// The same limit over all workers of an idle load: about the backlog of many servers (511).
 const IDLE_WINDOW: u32 = 512;
 
-/// The smallest window of a worker: with less, many workers would mostly wait.
+/// The smallest window of a worker. With a smaller one, many workers would mostly wait.
 const WINDOW_LEAST: u32 = 8;
 
-/// Workers of an idle load that open connections at the same time; the others wait for their turn. With only a few, the
-/// CPU switches between worker and server for nearly every connection. Many share the CPU with the server, and each
-/// finds several responses when it runs.
+/// Number of workers of an idle load that open connections at the same time; the others wait for their turn. With only
+/// a few, the CPU switches between worker and server for nearly every connection. With many, which share the CPU with
+/// the server, each finds several responses when it runs.
 const OPENERS: u32 = IDLE_WINDOW / WINDOW_LEAST;
 
-/// The same with `--connect-rate`: the first connections of all openers are made at once, whatever the rate.
+/// The same with `--connect-rate`. It is smaller, because the first connections of all these workers start at once,
+/// whatever the rate.
 const PACED_OPENERS: u32 = 4;
 
 /// A load that is ready to run: a plan for each worker, and what the controller needs.
@@ -84,7 +85,7 @@ impl Job {
         let load = load(spec);
         let connections = spec.idle.as_ref().map_or(spec.connections, |idle| idle.n);
         let worker_count = worker_count(get(Resource::Descriptors)?.1, connections, spec.workers)?;
-        // Those that open connections at the same time share the rate.
+        // The workers that open connections at the same time share the rate.
         let opener_count =
             if spec.idle.is_some() { openers(worker_count, spec.connect_rate.is_some()) } else { worker_count };
         let window = |worker: u32| {
@@ -138,14 +139,14 @@ impl Job {
     }
 }
 
-/// Returns how many workers of an idle load open connections at the same time. With a rate of new connections, of which
-/// each has an equal part, it is a divisor of the number of workers: fewer at the end would not keep the rate.
+/// Returns how many workers of an idle load open connections at the same time. With a connect rate, of which each gets
+/// an equal part, the result divides the number of workers: a smaller last group would not keep the rate.
 pub(crate) fn openers(worker_count: u32, has_rate: bool) -> u32 {
     let most = if has_rate { PACED_OPENERS } else { OPENERS }.min(worker_count);
     (1..=most).rev().find(|&count| !has_rate || worker_count.is_multiple_of(count)).unwrap_or(1)
 }
 
-/// Returns a worker's share of a total; the first workers get what is left over.
+/// Returns a worker's share of a total; the first workers get the remainder.
 pub(crate) fn share(total: u64, worker: u32, worker_count: u32) -> u64 {
     let (worker, count) = (u64::from(worker), u64::from(worker_count));
     total / count + u64::from(worker < total % count)
@@ -159,7 +160,7 @@ fn load(spec: &LoadSpec) -> Load {
     }
 }
 
-/// Returns the number of workers: as many as asked for, and at least as many as the limit on open files requires. A
+/// Returns the number of workers: as many as requested, and at least as many as the limit on open files requires. A
 /// worker needs a descriptor for each connection, the controller one for each worker.
 fn worker_count(limit: u64, connections: u32, asked: Option<u32>) -> Result<u32> {
     let most = limit.saturating_sub(RESERVED_DESCRIPTORS);
@@ -214,7 +215,7 @@ pub fn ladder(n: u32) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// With a limit of 64 all descriptors were once reserved, so that 100 connections asked for 100 workers.
+    /// With a limit of 64 all descriptors were once reserved, so that 100 connections required 100 workers.
     #[test]
     fn low_limit_on_open_files_needs_few_workers_or_is_an_error() {
         assert_eq!(worker_count(64, 100, None).unwrap(), 3);
@@ -231,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Of five workers, four opened their shares at the rate, and the last one alone at a fourth of it.
+    /// Of five workers, four once opened their shares at the full rate, and the last one alone at a quarter of it.
     #[test]
     fn with_a_connect_rate_all_turns_of_the_workers_are_full() {
         for (count, has_rate) in [1, 3, 5, 6, 40, 51, 65].into_iter().flat_map(|count| [(count, false), (count, true)])

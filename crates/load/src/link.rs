@@ -1,5 +1,5 @@
-//! The link between controller and worker: messages in JSON over a stream socket, each after its length in four bytes,
-//! least significant first.
+//! The link between controller and worker: JSON messages over a stream socket, each preceded by its length in four
+//! bytes, little-endian.
 
 use landau_sys::descriptor::wait_readable;
 use serde::Serialize;
@@ -8,10 +8,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// The longest message: the histograms of a long run are far shorter, random bytes claim far more.
+/// The longest message: the histograms of a long run are far shorter, and random bytes usually announce a far longer
+/// one.
 const LONGEST_BYTES: usize = 256 << 20;
 
-/// Returns what precedes a message of `len` bytes, or an error if the other end would not accept it.
+/// Returns the length that precedes a message of `len` bytes, or an error if the other end would not accept it.
 fn head(len: usize) -> io::Result<[u8; 4]> {
     if len > LONGEST_BYTES {
         let reason = format!(
@@ -128,7 +129,7 @@ mod tests {
         assert!(Link::new(end).receive::<Report>().is_err());
     }
 
-    /// The receiver once took a plan that is too long for bytes of another protocol.
+    /// The receiver once mistook a plan that was too long for bytes of another protocol.
     #[test]
     fn message_that_is_too_long_is_not_sent() {
         assert_eq!(head(LONGEST_BYTES).unwrap(), [0, 0, 0, 16]);

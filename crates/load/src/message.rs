@@ -4,7 +4,7 @@ use crate::metrics::Metrics;
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 
-/// A message of the controller.
+/// A message from the controller.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Command {
@@ -19,8 +19,8 @@ pub(crate) enum Command {
     Open {
         /// Number of idle connections.
         to: u32,
-        /// The earliest start of the next one by `CLOCK_MONOTONIC`, in nanoseconds: the pace of the worker whose turn
-        /// to open connections ended.
+        /// The earliest start of the next one by `CLOCK_MONOTONIC`, in nanoseconds. It continues the pace of the worker
+        /// whose turn to open connections ended.
         from_ns: u64,
     },
     /// Take samples on idle and on new connections.
@@ -31,34 +31,34 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// A message of a worker.
+/// A message from a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The worker has started. The first message: its version tells a worker from any other peer.
+    /// The worker has started. The first message: its version distinguishes a worker from any other peer.
     Hello {
         /// The protocol version, [`crate::plan::PROTOCOL`].
         version: u32,
         /// The worker's process ID.
         process: u32,
     },
-    /// The connections are open, as far as they can be established.
+    /// The connections are open, as far as they could be established.
     Ready {
         /// Number of open connections.
         open: u32,
     },
     /// Progress of a closed or open loop.
     Progress(Progress),
-    /// The idle connections are open, as far as they can be established.
+    /// The idle connections are open, as far as they could be established.
     Opened {
         /// Number of open idle connections.
         open: u32,
-        /// When the connect rate permits another one.
+        /// The time at which the connect rate permits another one.
         next_connect_ns: u64,
     },
     /// Samples on idle and on new connections.
     Sampled(Box<SampleTimes>),
-    /// The number of open idle connections, after everything that happened to them was considered.
+    /// The number of open idle connections, after all events up to now were handled.
     Counted {
         /// Number of open idle connections.
         open: u32,
@@ -72,7 +72,7 @@ pub(crate) enum Report {
     },
 }
 
-/// Progress of a worker, or of all.
+/// Progress of one worker, or of all workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Responses so far.
@@ -92,8 +92,7 @@ pub(crate) struct SampleCounts {
     pub(crate) on_idle: u32,
     /// New connections with one request each.
     pub(crate) on_new: u32,
-    /// Requests on idle connections before the samples, which are not reported: the worker has slept and its caches are
-    /// cold.
+    /// Unreported requests on idle connections before the samples: the worker has slept, so its caches are cold.
     pub(crate) discarded: u32,
 }
 

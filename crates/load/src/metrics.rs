@@ -60,11 +60,11 @@ pub struct Metrics {
     pub latency_series: LatencySeries,
     /// Requests sent.
     pub requests: u64,
-    /// Requests that the run ended without, of those that it was to make.
+    /// Requests that the run was to make but had not made when it ended.
     pub not_made: u64,
     /// Requests of an open loop that were due in the measured time.
     pub due: u64,
-    /// Requests of an open loop that were due and neither answered nor failed at half of the schedule.
+    /// Requests of an open loop that, in the middle of the schedule, were due but neither answered nor failed.
     pub pending_at_half: u64,
     /// The same number at the end of the schedule.
     pub pending_at_end: u64,
@@ -90,8 +90,8 @@ pub struct Metrics {
     pub lengths: BTreeMap<String, u64>,
     /// CPU time in user mode and in the kernel, in nanoseconds.
     pub cpu_ns: [u64; 2],
-    /// Seconds of the measured time, of all workers, by the share of a CPU that the worker used, in percent. With idle
-    /// connections: the steps.
+    /// Number of seconds of the measured time, over all workers, by the share of a CPU that the worker used, in
+    /// percent. For idle connections: number of steps.
     pub cpu_percents: BTreeMap<u32, u64>,
     /// Length of the measured time, in nanoseconds.
     pub elapsed_ns: u64,
@@ -172,7 +172,8 @@ impl Metrics {
         self.cpu_percents.keys().next_back().copied()
     }
 
-    /// Returns the number of seconds in which a worker used more than `percent` of a CPU, and the number of all.
+    /// Returns the number of seconds in which a worker used more than `percent` of a CPU, and the total number of
+    /// seconds.
     pub fn seconds_above(&self, percent: u32) -> (u64, u64) {
         let above = self.cpu_percents.range(percent.saturating_add(1)..).map(|(_, count)| count).sum();
         (above, self.cpu_percents.values().sum())

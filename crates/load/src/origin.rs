@@ -1,4 +1,4 @@
-//! The servers of a load, each once, and their requests.
+//! The distinct servers of a load, and their requests.
 
 use crate::error::{Error, Result};
 use crate::plan::{Origin, Request, Tls};
@@ -71,7 +71,7 @@ fn read_log(path: &Path, notes: &mut Vec<String>) -> Result<Replay> {
     Ok(replay)
 }
 
-/// Returns the bytes of a request, as one of several on a connection and as the last one.
+/// Returns the bytes of a request in two forms: followed by others on its connection, and as the last one.
 fn request(method: &str, target: &str, authority: &str, headers: &[String]) -> Request {
     let mut head = format!("{method} {target} HTTP/1.1\r\n");
     if !headers.iter().any(|header| header.to_ascii_lowercase().starts_with("host:")) {
@@ -88,7 +88,7 @@ fn request(method: &str, target: &str, authority: &str, headers: &[String]) -> R
     }
 }
 
-/// Returns the fields of a request with HTTP/2: the host is `:authority`, and names are in lower case.
+/// Returns the HTTP/2 fields of a request: the host is `:authority`, and names are in lower case.
 fn fields(method: &str, target: &str, url: &Url, headers: &[String]) -> Vec<(String, String)> {
     let own = headers.iter().filter_map(|header| header.split_once(':'));
     let own: Vec<(String, String)> =

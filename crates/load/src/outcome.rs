@@ -26,7 +26,7 @@ pub struct Step {
     pub n: u32,
     /// The number of idle connections that were open after the samples.
     pub open: u64,
-    /// Time to open the connections that the previous step did not have, in milliseconds.
+    /// Time to open the connections added since the previous step, in milliseconds.
     pub setup_ms: u64,
     /// Requests on idle connections: time to the first and to the last byte of the response, in nanoseconds.
     pub idle_ns: Vec<[u64; 2]>,
@@ -37,7 +37,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns whether all idle connections that the step asks for were open.
+    /// Returns whether all idle connections that the step requires were open.
     pub fn is_reached(&self) -> bool {
         self.open >= u64::from(self.n)
     }

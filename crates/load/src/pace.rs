@@ -1,10 +1,10 @@
 //! The pace at which connections are started (`--connect-rate`).
 
-/// A wait may end late, by a millisecond and a little. Connections that were due meanwhile are started together, so
-/// that the rate is reached; after a longer pause the others are not made up for.
+/// The longest delay that is made up for. A wait may end slightly more than a millisecond late; connections that fell
+/// due in the meantime are started together, to keep the rate. After a longer pause the others are dropped.
 const CATCH_UP_NS: u64 = 2_000_000;
 
-/// When the next connection may be started.
+/// The schedule of new connections.
 #[derive(Debug)]
 pub(crate) struct Pace {
     gap_ns: u64,
@@ -60,7 +60,7 @@ mod tests {
         pace.delay(1_000_000_000);
         assert_eq!((start(&mut pace, 999_999_999), start(&mut pace, 1_000_000_000)), (0, 1));
         assert_eq!(start(&mut pace, 1_001_500_000), 3);
-        // A second is not made up for.
+        // A pause of a second is not made up for.
         assert_eq!(start(&mut pace, 2_000_000_000), 5);
         assert_eq!(start(&mut Pace::new(0), 5), 100);
     }

@@ -1,4 +1,4 @@
-//! The plan of a worker: plain data that travels to it as JSON.
+//! The plan of a worker: plain data, sent to it as JSON.
 
 use crate::target::Endpoint;
 use serde::{Deserialize, Serialize};
@@ -19,11 +19,11 @@ pub struct Plan {
     pub origins: Vec<Origin>,
     /// The kind of load.
     pub load: Load,
-    /// Connections of a closed or open loop; the controller tells an idle load its number step by step.
+    /// Connections of a closed or open loop; for an idle load, the controller sends the number step by step.
     pub connections: u32,
-    /// Requests in flight per connection, at most.
+    /// Maximum number of requests in flight per connection.
     pub pipeline: u32,
-    /// Whether HTTP/2 is spoken, with a stream for each request in flight.
+    /// Whether to use HTTP/2, with a stream for each request in flight.
     pub http2: bool,
     /// Requests per connection before it is replaced.
     pub per_connection: Option<u64>,
@@ -35,7 +35,7 @@ pub struct Plan {
     pub warm_up_ns: u64,
     /// Time limit of a handshake and of a response.
     pub timeout_ns: u64,
-    /// Connections that may be in their handshake, or before their first response, at the same time.
+    /// Maximum number of connections in a handshake, or before their first response, at a time.
     pub window: u32,
     /// The shortest time between the starts of two connections; 0 for no limit.
     pub connect_gap_ns: u64,
@@ -66,14 +66,14 @@ pub enum Load {
     Open {
         /// Requests per second, of this worker.
         per_second: f64,
-        /// How the requests are distributed over time.
+        /// The distribution of the requests over time.
         arrivals: Arrivals,
     },
     /// Idle connections, opened step by step; the controller asks for samples at each step.
     Idle,
 }
 
-/// How the requests of an open loop are distributed over time.
+/// The distribution of the requests of an open loop over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
@@ -93,7 +93,7 @@ pub struct Origin {
     pub tls: Option<Tls>,
     /// The different requests.
     pub requests: Vec<Request>,
-    /// The order of the requests, as indices, repeated from the start after the last; empty for the order of the list.
+    /// The order of the requests, as indices, repeated after the last one; empty for the order of the list.
     pub order: Vec<u32>,
 }
 
@@ -108,7 +108,7 @@ pub struct Tls {
     pub ca_file: Option<PathBuf>,
 }
 
-/// A request as it is sent.
+/// A request in the forms in which it is sent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
     /// The method.

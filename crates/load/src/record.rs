@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The name of the benchmark in the record.
 const BENCHMARK: &str = "idle_connections";
 
-/// The phases: name, and what is timed.
+/// The phases: their names, and the time that each measures.
 const PHASES: [(&str, &str); 5] = [
     ("idle_first_byte", "from a request on an idle connection to the first byte of its response"),
     ("idle_last_byte", "from a request on an idle connection to the last byte of its response"),
@@ -20,7 +20,7 @@ const PHASES: [(&str, &str); 5] = [
     ("new_last_byte", "from the first request on a new connection to the last byte of its response"),
 ];
 
-/// What each setting of the case is.
+/// Descriptions of the settings of the case.
 const SETTINGS: [(&str, &str); 4] = [
     ("samples", "connections timed at each step"),
     ("sources", "source addresses of the connections"),
@@ -68,8 +68,8 @@ pub fn case(job: &Job, urls: &[String]) -> Case {
     }
 }
 
-/// Returns the samples of a step, one chunk for each phase; none of a step that was not reached, whose samples are
-/// among fewer connections than it asks for.
+/// Returns the samples of a step, one chunk for each phase. A step that was not reached has none: its samples were
+/// taken with fewer connections than it requires.
 pub fn chunks(step: &Step) -> Vec<Chunk> {
     if !step.is_reached() {
         return Vec::new();
@@ -88,7 +88,7 @@ pub fn chunks(step: &Step) -> Vec<Chunk> {
     all.filter(|chunk| !chunk.samples.values().is_empty()).collect()
 }
 
-/// Returns the limit that ended a pass, if the last step was not reached: the failures say which one it was.
+/// Returns the limit that ended a pass, if the last step was not reached: the most frequent failure identifies it.
 pub fn limit(last: &Step, metrics: &Metrics) -> Option<Limit> {
     if last.is_reached() {
         return None;
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::failure::Failure;
 
-    /// Samples among 120 connections once counted as samples among a thousand.
+    /// Samples with 120 connections open once counted as samples with a thousand.
     #[test]
     fn step_that_was_not_reached_has_no_samples() {
         let step = Step { n: 1000, open: 1000, idle_ns: vec![[1, 2]], new_ns: vec![[3, 4, 5]], ..Step::default() };

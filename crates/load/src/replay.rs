@@ -39,8 +39,8 @@ impl Replay {
 /// Returns method and target of a line: `host - - [date] "GET /x HTTP/1.1" 200 5 …`.
 fn request_of(line: &str) -> Option<(&str, &str)> {
     let (_, rest) = line.split_once("] \"")?;
-    // A backslash before the quote means that bytes of the request are escaped, which may be the quote itself. No URL
-    // has such bytes.
+    // A backslash before the quote means that the request contains escaped bytes, possibly the quote itself. No URL
+    // contains such bytes.
     let (request, _) = rest.split_once('"').filter(|(request, _)| !request.contains('\\'))?;
     let mut words = request.split(' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next());
@@ -74,8 +74,9 @@ garbage"#;
         (method.to_owned(), target.to_owned())
     }
 
-    /// A request with an escaped quote ended there, and passed as one of HTTP/0.9 for another target. Apache escapes
-    /// quotes and backslashes with a backslash and other bytes as `\xhh`, nginx all of them as `\xhh`.
+    /// A request with an escaped quote once ended there, and was taken for an HTTP/0.9 request for another target.
+    /// Apache escapes quotes and backslashes with a backslash and other bytes as `\xhh`, nginx escapes all of them as
+    /// `\xhh`.
     #[test]
     fn requests_with_escaped_bytes_are_skipped() {
         let log = r#"::1 - - [10/Oct/2000:13:55:36 -0700] "GET /a\"b HTTP/1.1" 404 0

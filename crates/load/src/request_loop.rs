@@ -20,23 +20,23 @@ use landau_sys::process::ProcessorTime;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Time until a connection that failed is tried again.
+/// Time until a failed connection is retried.
 const RETRY_NS: u64 = 100_000_000;
 
 /// Time between two progress reports.
 const PROGRESS_NS: u64 = 250_000_000;
 
-/// The longest wait: timeouts and retries must be looked at.
+/// The longest wait, so that timeouts and retries are checked in time.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// The length of the intervals in which the worker's CPU time is measured.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A shorter interval, at the end of a run, counts only if there is no other: its share of a CPU would be accidental.
+/// A shorter interval, at the end of a run, counts only if it is the only one: its CPU share would be mostly chance.
 const LEAST_NS: u64 = 200_000_000;
 
-/// Due requests that are handled before other events are looked at. If more requests fall due than can be sent, there
-/// are always due ones, and responses and commands must not starve.
+/// Maximum number of due requests that are handled before other events. If more requests fall due than can be sent,
+/// some are always due, and responses and commands must not starve.
 const DUE_PER_TURN: u32 = 256;
 
 /// The stage of a loop.
@@ -52,7 +52,7 @@ enum Stage {
     Draining,
 }
 
-/// When a running loop changes what it does, in nanoseconds of the clock.
+/// The times at which a running loop changes its behaviour, in nanoseconds of the clock.
 #[derive(Debug)]
 #[expect(clippy::struct_field_names, reason = "the unit comes last")]
 struct Times {
@@ -79,17 +79,17 @@ impl Times {
 struct Openings {
     /// Connections to open as soon as the window and the connect rate permit.
     missing: u32,
-    /// When connections that failed are tried again.
+    /// The times at which failed connections are retried.
     retries: VecDeque<u64>,
     pace: Pace,
     /// The largest number of connections that were open at a time, and when it was reached.
     most_open: u32,
     opened_ns: u64,
-    /// When a connection was established last.
+    /// The time at which a connection was last established.
     established_ns: u64,
 }
 
-/// CPU time at two times of the measured time.
+/// CPU time at two instants of the measured time.
 #[derive(Debug)]
 struct Usage {
     /// At its start.
@@ -111,14 +111,14 @@ pub(crate) struct RequestLoop<'a, C> {
     schedule: Option<Schedule>,
     /// Due requests that wait for a connection.
     backlog: Backlog,
-    /// What the loop itself measures: requests due and pending, schedule lag, and the wait for a connection.
+    /// Metrics of the loop itself: requests due and pending, schedule lag, and the wait for a connection.
     metrics: Metrics,
     began_ns: u64,
     /// Measured requests that may still be sent.
     left: u64,
     is_past_half: bool,
     is_stopped: bool,
-    /// CPU time since the start of the measured time.
+    /// CPU time, from the start of the measured time on.
     usage: Option<Usage>,
     next_progress_ns: u64,
 }
@@ -162,7 +162,8 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         while !self.turn()? {
             let until_ns = self.next_ns();
             self.connections.wait(until_ns, LONGEST_WAIT)?;
-            // Handling a batch of events takes time: a request that falls due meanwhile must not wait for its end.
+            // Handling a batch of events takes time: a request that falls due in the meantime must not wait for the end
+            // of the batch.
             self.connections.tick();
             while let Some(event) = self.connections.next_event() {
                 self.on_event(event)?;
@@ -174,7 +175,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         self.finish()
     }
 
-    /// Does what time requires, whether events occurred or not. Returns whether the loop is over.
+    /// Does the work that depends on the time, whether events occurred or not. Returns whether the loop is over.
     fn turn(&mut self) -> Result<bool> {
         let now_ns = self.connections.tick();
         self.open_connections(now_ns);
@@ -214,9 +215,10 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         Ok(self.stage == Stage::Draining && (is_drained || self.is_stopped || now_ns >= deadline_ns))
     }
 
-    /// Returns whether a closed loop without a duration has lost its server: no connection is open, and no response
-    /// came and none was established for longer than any request or attempt to connect may take. Without this the loop
-    /// would never end. Each connection that is established has a request, which it may lose: the loop ends then, too.
+    /// Returns whether a closed loop without a duration has lost its server: no connection is open, and for longer than
+    /// any request or attempt to connect may take, no response arrived and no connection was established. Without this
+    /// check the loop would never end. If connections are established but lose their requests, the loop ends as well,
+    /// because each lost request counts.
     fn is_gone(&self, now_ns: u64) -> bool {
         let heard_ns = self.connections.last_response_ns().max(self.times.start_ns).max(self.openings.established_ns);
         let limit_ns = self.patience_ns().saturating_add(self.plan.timeout_ns);
@@ -226,12 +228,12 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             && now_ns.saturating_sub(heard_ns) > limit_ns
     }
 
-    /// Returns how long the next connection may take: until it is started, and then until it is established.
+    /// Returns how long the next connection may take to be started and then established.
     fn patience_ns(&self) -> u64 {
         self.plan.timeout_ns.saturating_add(self.plan.connect_gap_ns)
     }
 
-    /// Notes the number of pending requests once, at half of the schedule.
+    /// Records the number of pending requests once, in the middle of the schedule.
     fn note_half(&mut self, now_ns: u64) {
         let half = self.plan.request_count.unwrap_or(0) / 2;
         if !self.is_past_half && (now_ns >= self.times.half_ns || self.left <= half) {
@@ -240,7 +242,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         }
     }
 
-    /// Counts the CPU time since the last time, if that was at least `least_ns` ago.
+    /// Records the CPU time of the current interval, if it has lasted at least `least_ns`, and begins the next one.
     fn note_cpu(&mut self, now_ns: u64, least_ns: u64) {
         let Some(usage) = self.usage.as_mut().filter(|usage| now_ns.saturating_sub(usage.second_ns) >= least_ns) else {
             return;
@@ -270,14 +272,14 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         stage_ns.min(self.next_connect_ns())
     }
 
-    /// Returns when a missing connection may be started; never if there is none, or no room in the window.
+    /// Returns when a missing connection may be started; `u64::MAX` if none is missing or the window is full.
     #[inline]
     fn next_connect_ns(&self) -> u64 {
         let is_next = self.openings.missing > 0 && self.connections.opening_count() < self.plan.window;
         if is_next { self.openings.pace.next_ns() } else { u64::MAX }
     }
 
-    /// Returns when the next request of the schedule is due; never without a schedule.
+    /// Returns when the next request of the schedule is due; `u64::MAX` without a schedule.
     #[inline]
     fn next_due_ns(&self) -> u64 {
         self.schedule.as_ref().map_or(u64::MAX, |schedule| self.times.start_ns.saturating_add(schedule.due_ns()))
@@ -299,8 +301,8 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         }
     }
 
-    /// Reports that the connections are open, or that no further one was for too long. The limit does not hold for all
-    /// of them together: many connections at a low rate take longer.
+    /// Reports that the connections are open, or that no further one has opened for too long. The time limit starts
+    /// again with each further connection, because many connections at a low rate take longer.
     fn report_ready(&mut self, now_ns: u64) -> Result<()> {
         let Openings { missing, retries, opened_ns, .. } = &self.openings;
         let is_complete = *missing == 0 && retries.is_empty() && self.connections.opening_count() == 0;
@@ -349,7 +351,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             if due_ns > now_ns || due_ns >= self.times.end_ns || self.left == 0 {
                 return;
             }
-            // Requests are sent in the order in which they were due.
+            // Requests are sent in the order of their due times.
             let connection = if self.backlog.is_empty() { self.take_free() } else { None };
             let Some(schedule) = &mut self.schedule else { return };
             if connection.is_none() {
@@ -363,7 +365,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             }
             if let Some(id) = connection {
                 self.send(id, due_ns);
-                // With HTTP/2 it may accept another.
+                // With HTTP/2 the connection may accept another request.
                 if self.plan.http2 && self.connections.has_room(id) {
                     self.idle.add(id);
                 }
@@ -373,8 +375,9 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         }
     }
 
-    /// Takes a connection that accepts a request: with HTTP/2 the server may have announced the end of one, or fewer
-    /// streams. Such a one comes back after its next response, when the server accepts more streams, or is replaced.
+    /// Takes a connection that accepts a request. With HTTP/2, the server may have sent GOAWAY on an idle connection,
+    /// or may accept fewer streams. Such a connection becomes available again after its next response or when the
+    /// server accepts more streams, or it is replaced.
     #[inline]
     fn take_free(&mut self) -> Option<u32> {
         while let Some(id) = self.idle.take_any() {
@@ -396,7 +399,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         }
     }
 
-    /// Opens connections for the backlog, if each request has its own.
+    /// Opens connections for the backlog, if each request has its own connection.
     fn connect_for_backlog(&mut self) {
         if !self.plan.connects_per_request() {
             return;
@@ -426,7 +429,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             }
         } else if self.stage == Stage::Running && self.left > 0 {
             let now_ns = self.connections.now_ns();
-            // Those that are lost with the connection have failed, and are not sent again.
+            // Requests that are lost with the connection have failed, and are not retried.
             let (sent, closed) = self.connections.request(id, now_ns, self.left);
             if now_ns >= self.times.measure_ns {
                 self.left -= sent;
@@ -457,8 +460,8 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         Ok(())
     }
 
-    /// Notes that more connections are open than ever before. One that replaces another is no progress: a server may
-    /// accept and close all of them.
+    /// Records that a connection was established, and whether more are open than ever before. A connection that
+    /// replaces another is not progress, because a server may accept and close all of them.
     fn note_open(&mut self) {
         let open = self.connections.open_count();
         self.openings.established_ns = self.connections.now_ns();
@@ -516,7 +519,8 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         Ok(self.link.send(&Report::Progress(progress))?)
     }
 
-    /// Counts the measured requests that were never sent, with the time since they were due as their wait and latency.
+    /// Counts the measured requests that were never sent. The time since they were due counts as their wait and as
+    /// their latency.
     fn fail_unsent(&mut self) {
         let now_ns = self.connections.tick();
         let mut count = 0;
@@ -543,7 +547,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         let last_ns = self.connections.last_response_ns();
         self.connections.close_all();
         let mut metrics = self.connections.take_metrics();
-        // What ended the run without all responses is not left out of the time: the server may have stalled before.
+        // If the run ended without all responses, the time up to its end counts: the server may have stalled.
         let is_whole = self.plan.request_count.is_some_and(|count| metrics.responses >= count);
         let end_ns = if is_whole { last_ns } else { self.times.end_ns.max(last_ns) };
         self.metrics.not_made = if self.plan.request_count.is_some() { self.left } else { 0 };

@@ -1,4 +1,4 @@
-//! Reading responses from bytes as they arrive. A head that equals the previous one is not parsed.
+//! Reads responses from bytes as they arrive. A head that equals the previous one is not parsed.
 
 use crate::failure::{Failure, Reason};
 use landau_wire::http::Method;
@@ -42,7 +42,7 @@ pub(crate) struct ResponseReader {
     /// An incomplete head: its parser and its bytes.
     head: Option<Box<(Reader, Vec<u8>)>>,
     body: Option<(Response, Body)>,
-    /// Whether an interim response has ended that nobody was told of.
+    /// Whether an interim response has ended since the last call of `take_interim`.
     has_interim: bool,
 }
 

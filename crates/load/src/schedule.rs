@@ -1,4 +1,4 @@
-//! When the requests of an open loop are due: a function of the rate and the seed, independent of clock and server.
+//! The due times of the requests of an open loop: a function of the rate and the seed, independent of clock and server.
 //!
 //! A request that cannot be sent in time is sent as soon as possible, and its latency counts from its due time. So a
 //! server that stalls is charged for every request that had to wait, which avoids coordinated omission (G. Tene, How

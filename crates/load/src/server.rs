@@ -13,7 +13,7 @@ use landau_wire::http::Method;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-/// The payload that a segment of TCP has room for on any path (RFC 9293 section 3.7.1).
+/// The payload that a TCP segment can carry on any path (RFC 9293 section 3.7.1).
 const LEAST_SEGMENT: usize = 536;
 
 /// The servers, used round-robin.
@@ -25,8 +25,9 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Prepares the servers of a plan: reads certificates, and starts their requests at the worker's share. The workers
-    /// begin with different servers, so that a few connections of many workers do not all go to the first one.
+    /// Prepares the servers of a plan: reads certificates, and starts the requests of each server at the worker's
+    /// share. The workers begin with different servers, so that a few connections of many workers do not all go to the
+    /// first one.
     pub(crate) fn new(plan: &Plan) -> Result<Self> {
         let (mut list, mut tls_configs) = (Vec::new(), Vec::new());
         for (number, origin) in plan.origins.iter().enumerate() {
@@ -49,15 +50,15 @@ impl Servers {
         self.tls_configs[index as usize].as_ref()
     }
 
-    /// Starts a connection to the next server. Returns the socket, the server's index and the start time; `None` if so
-    /// many connections wait for the server already that its Unix socket takes no other.
+    /// Starts a connection to the next server. Returns the socket, the server's index and the start time; `None` if the
+    /// backlog of the server's Unix socket is full.
     pub(crate) fn connect(&mut self, clock: impl FnOnce() -> u64) -> SystemResult<Option<(OwnedFd, u32, u64)>> {
         let index = self.next;
         self.next = (index + 1) % self.list.len();
         let server = &mut self.list[index];
         match server.connect(clock) {
             Ok((socket, since_ns)) => Ok(Some((socket, index as u32, since_ns))),
-            // With TCP such a connection waits in its handshake.
+            // With TCP, such a connection would wait in its handshake.
             Err(error) if server.family.is_none() && error.call == "connect" && error.is_would_block() => Ok(None),
             Err(error) => Err(error),
         }
@@ -126,14 +127,14 @@ impl Server {
         request as usize
     }
 
-    /// Returns the bytes of a request, as the last one of a connection or as one of several.
+    /// Returns the bytes of a request, in the form for the last request of a connection or for any other.
     #[inline]
     pub(crate) fn request_bytes(&self, request: usize, is_last: bool) -> &[u8] {
         let request = &self.requests[request];
         if is_last { &request.last_bytes } else { &request.bytes }
     }
 
-    /// Returns the fields of a request with HTTP/2.
+    /// Returns the HTTP/2 fields of a request.
     pub(crate) fn request_fields(&self, request: usize) -> &[(String, String)] {
         &self.requests[request].fields
     }
@@ -143,14 +144,15 @@ impl Server {
         self.requests[request].method
     }
 
-    /// Skips to the share of a worker, so that the workers do not all send the same request at the same time.
+    /// Skips to the worker's share of the requests, so that the workers do not all send the same request at the same
+    /// time.
     fn skip_to(&mut self, share: (u32, u32)) {
         let index = self.order.len() * share.0 as usize / share.1.max(1) as usize;
         self.next = index % self.order.len();
     }
 
-    /// Starts a connection, which may be established at once. Returns the time immediately before `connect`: creating
-    /// the socket and finding a port are not part of the handshake.
+    /// Starts a connection, which may be established at once. Returns the socket and the time immediately before
+    /// `connect`: creating the socket and finding a port are not part of the handshake.
     fn connect(&mut self, clock: impl FnOnce() -> u64) -> SystemResult<(OwnedFd, u64)> {
         let socket = self.socket()?;
         let since_ns = clock();
@@ -234,8 +236,9 @@ impl Server {
     }
 }
 
-/// Returns whether a request could wait for the acknowledgement of earlier bytes (RFC 896). Those of idle connections
-/// follow a response, which acknowledges everything, and fit into a segment; each of a million saves a system call.
+/// Returns whether a request could be delayed until earlier bytes are acknowledged (RFC 896). Requests on idle
+/// connections cannot be delayed: they follow a response, which acknowledges everything, and fit into a segment. So
+/// each of a million connections saves a system call.
 fn needs_no_delay(origin: &Origin, load: &Load) -> bool {
     let is_short = |request: &Request| request.bytes.len().max(request.last_bytes.len()) <= LEAST_SEGMENT;
     *load != Load::Idle || origin.tls.is_some() || !origin.requests.iter().all(is_short)
@@ -306,7 +309,7 @@ mod tests {
         assert!(needs_no_delay(&origin(LEAST_SEGMENT, None), &Load::Closed));
     }
 
-    /// The search for a free port was once part of the handshake.
+    /// The search for a free port once counted as part of the handshake.
     #[test]
     fn handshake_starts_after_the_search_for_a_port() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,10 +1,10 @@
 //! Source addresses and ports of the connections.
 //!
-//! A source address has about 28,000 ephemeral ports per destination. From half of them on Linux searches longer: it
-//! gives out ports of one parity first, and then tests all of them before it tries the other parity. That search would
-//! be measured as the server's latency. So each worker gets its own addresses, uses at most half of their ports, and a
-//! port range that Linux searches evenly (`IP_LOCAL_PORT_RANGE`, Linux 6.3; by parity until 6.7, hence the half).
-//! Without that option the generator binds each port itself.
+//! A source address has about 28,000 ephemeral ports per destination. When half of them are in use, Linux searches
+//! longer: it allocates ports of one parity first, and then tests all of them before it tries the other parity. That
+//! search would be measured as the server's latency. So each worker gets its own addresses, uses at most half of their
+//! ports, and a port range that Linux searches evenly (`IP_LOCAL_PORT_RANGE`, Linux 6.3; by parity until 6.7, hence the
+//! half). Without that option the generator binds each port itself.
 
 use crate::error::{Error, Result};
 use crate::plan::{Ports, Sources, without_port};
@@ -16,8 +16,8 @@ use landau_sys::system::ephemeral_ports;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The number of connections to one server for which the kernel may choose address and port: less than a tenth of its
-/// ports.
+/// The maximum number of connections to one server for which the kernel may choose address and port: less than a tenth
+/// of its ports.
 const FEW: u32 = 2_000;
 
 /// The dynamic ports of IANA, for systems that do not report their range.
@@ -67,8 +67,8 @@ pub(crate) fn divide(
     })
 }
 
-/// Returns an error for an address from which no connection is possible: of another family than the servers, or not of
-/// this host.
+/// Returns an error for an address from which no connection is possible: it has another family than the servers, or it
+/// is not an address of this host.
 fn check(address: SocketAddr, endpoints: &[Endpoint]) -> Result<()> {
     let source = without_port(address);
     let (family, name) = if address.is_ipv4() { (Family::V4, "IPv4") } else { (Family::V6, "IPv6") };
@@ -85,7 +85,7 @@ fn check(address: SocketAddr, endpoints: &[Endpoint]) -> Result<()> {
         ErrorKind::AddrNotAvailable => {
             Error::Plan(format!("--source {source}: not an address of this host; `ip address` lists them"))
         }
-        // ENODEV has no kind.
+        // ENODEV has no `ErrorKind`.
         _ if source.contains('%') => Error::Plan(format!(
             "--source {source}: {error}; the number behind % must be the index of an interface, as in `ip link`"
         )),
@@ -93,7 +93,8 @@ fn check(address: SocketAddr, endpoints: &[Endpoint]) -> Result<()> {
     })
 }
 
-/// Divides the user's addresses among the workers; if there are fewer addresses than workers, the ports.
+/// Divides the user's addresses among the workers; if there are fewer addresses than workers, divides the ports
+/// instead.
 fn divide_addresses(addresses: &[SocketAddr], worker_count: u32, (low, high): (u16, u16)) -> Vec<Sources> {
     let has_range = has_port_range();
     let count = worker_count as usize;
@@ -109,7 +110,7 @@ fn divide_addresses(addresses: &[SocketAddr], worker_count: u32, (low, high): (u
     (0..worker_count).map(|worker| Sources { addresses: addresses.to_vec(), ports: part(worker) }).collect()
 }
 
-/// Returns the choice of ports from a range, by the kernel if it can.
+/// Returns the choice of ports from a range, made by the kernel if it can.
 fn ports(low: u16, high: u16, has_range: bool) -> Ports {
     if has_range { Ports::Range { low, high } } else { Ports::Explicit { low, high } }
 }

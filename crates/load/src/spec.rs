@@ -1,11 +1,11 @@
-//! A load as the user asks for it.
+//! A load as the user specifies it.
 
 use crate::plan::Arrivals;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A load as the user asks for it.
+/// A load as the user specifies it.
 #[derive(Debug, Clone)]
 pub struct LoadSpec {
     /// URLs, used round-robin.
@@ -32,7 +32,7 @@ pub struct LoadSpec {
     pub per_connection: Option<u64>,
     /// Requests per second of an open loop; a closed loop if there is none.
     pub rate: Option<f64>,
-    /// How the requests of an open loop are distributed over time.
+    /// The distribution of the requests of an open loop over time.
     pub arrivals: Arrivals,
     /// Idle connections, instead of a loop.
     pub idle: Option<IdleSpec>,
@@ -44,7 +44,7 @@ pub struct LoadSpec {
     pub warm_up: Duration,
     /// Time limit of a handshake and of a response.
     pub timeout: Duration,
-    /// New connections per second, at most.
+    /// Maximum number of new connections per second.
     pub connect_rate: Option<f64>,
     /// Number of workers; as few as the limit on open files allows if there is none.
     pub workers: Option<u32>,
@@ -60,7 +60,7 @@ pub struct LoadSpec {
     pub waived: Vec<String>,
 }
 
-/// Idle connections as the user asks for them.
+/// Idle connections as the user specifies them.
 #[derive(Debug, Clone)]
 pub struct IdleSpec {
     /// Number of idle connections at the last step.

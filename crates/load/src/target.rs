@@ -63,7 +63,7 @@ impl Url {
         }
         if let Some(rest) = text.split_at_checked(5).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("unix:")) {
             let rest = rest.1;
-            // The target may contain colons. Without its slash the last one separates it.
+            // The target may contain colons. If it has no leading slash, the last colon separates it from the path.
             let split = rest.find(":/").or_else(|| rest.rfind(':'));
             let (path, target) = split.map_or((rest, "/"), |at| (&rest[..at], &rest[at + 1..]));
             if path.is_empty() {
@@ -138,7 +138,7 @@ impl Url {
     }
 }
 
-/// Returns a path as a request carries it, without a fragment.
+/// Returns the request target of a path, without a fragment.
 fn target_of(text: &str) -> String {
     let text = text.split('#').next().unwrap_or_default();
     if text.starts_with('/') { text.to_owned() } else { format!("/{text}") }
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// The last colon once was the end of the socket's path.
+    /// The last colon was once taken for the end of the socket's path.
     #[test]
     fn target_of_a_unix_socket_may_contain_colons() {
         for (text, path, target) in [

@@ -11,11 +11,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// HTTP/2 over TLS, as ALPN calls it (RFC 9113 section 3.2).
+/// The ALPN name of HTTP/2 over TLS (RFC 9113 section 3.2).
 const HTTP2: &[u8] = b"h2";
 
 /// The TLS settings of all connections to a server. Sessions are not resumed: each connection performs a full
-/// handshake, which is what is measured.
+/// handshake, which is measured.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsConfig {
     config: Arc<ClientConfig>,
@@ -39,7 +39,7 @@ impl TlsConfig {
     }
 }
 
-/// A socket as rustls reads and writes it.
+/// A socket that rustls can read and write.
 struct Socket<'a>(&'a OwnedFd);
 
 fn io(error: landau_sys::Error) -> std::io::Error {
@@ -83,7 +83,7 @@ impl TlsSession {
     pub(crate) fn new(config: &TlsConfig) -> Result<Self> {
         let created = ClientConnection::new(Arc::clone(&config.config), config.name.clone());
         let mut session = created.map_err(|error| (Failure::Tls, error.to_string()))?;
-        // What the socket does not accept is kept, as it is without TLS: at most the requests in flight.
+        // Bytes that the socket does not accept are kept, as without TLS: at most the requests in flight.
         session.set_buffer_limit(None);
         Ok(Self(session))
     }
@@ -92,7 +92,7 @@ impl TlsSession {
         self.0.is_handshaking()
     }
 
-    /// Returns whether the server has agreed on HTTP/2.
+    /// Returns whether the server has agreed to HTTP/2.
     pub(crate) fn speaks_http2(&self) -> bool {
         self.0.alpn_protocol() == Some(HTTP2)
     }
@@ -102,7 +102,7 @@ impl TlsSession {
         self.0.wants_write()
     }
 
-    /// Sends what the socket accepts.
+    /// Sends as many encrypted bytes as the socket accepts.
     pub(crate) fn flush(&mut self, fd: &OwnedFd) -> Result<()> {
         while self.0.wants_write() {
             match self.0.write_tls(&mut Socket(fd)) {
@@ -120,13 +120,13 @@ impl TlsSession {
         self.flush(fd)
     }
 
-    /// Receives and decrypts bytes. To be called until it returns `Nothing` or `End`.
+    /// Receives and decrypts bytes. Must be called until it returns `Nothing` or `End`.
     pub(crate) fn receive(&mut self, fd: &OwnedFd, plain: &mut [u8]) -> Result<Received> {
         loop {
             match self.0.reader().read(plain) {
                 Ok(0) => return Ok(Received::End),
                 Ok(count) => return Ok(Received::Bytes(count)),
-                // The peer closed the socket without a close_notify alert, which is an end as well.
+                // The peer closed the socket without a close_notify alert, which counts as an end, too.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Received::End),
                 Err(error) if error.kind() != ErrorKind::WouldBlock => {
                     return Err((Failure::Tls, error.to_string()));

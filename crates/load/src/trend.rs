@@ -1,12 +1,13 @@
-//! Whether the latency of an open loop is stationary: its mean by due time, and how much that mean grows over the run.
+//! Tests whether the latency of an open loop is stationary: its mean by due time, and the growth of that mean over the
+//! run.
 //!
 //! A server that is slower than the schedule has a growing queue, in which each request waits longer than the one
 //! before. Even a queue of a few requests in a million is visible: their latencies grow from the start of the run to
-//! its end. The number of pending requests shows less, because it fluctuates at a server that keeps up, too.
+//! its end. The number of pending requests shows less, because it also fluctuates if the server keeps up.
 //!
-//! The growth is the slope of a straight line through the means of at most 32 intervals. Its interval comes from the
-//! scatter of those means around the line (batch means: A. M. Law, Simulation Modeling and Analysis, chapter 9),
-//! widened if neighbouring intervals resemble each other, as they do in a run that is short for its queue.
+//! The growth is the slope of a straight line through the means of at most 32 intervals. Its confidence interval comes
+//! from the scatter of those means around the line (batch means: A. M. Law, Simulation Modeling and Analysis, chapter
+//! 9), widened if neighbouring intervals resemble each other, as they do in a run that is short for its queue.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -17,10 +18,10 @@ const INTERVALS: usize = 32;
 /// The binary logarithm of the first length of an interval in nanoseconds: about a millisecond.
 const FIRST_SHIFT: u32 = 20;
 
-/// Fewer intervals than this with a request do not define a trend.
+/// The minimum number of intervals with requests that define a trend.
 const LEAST_INTERVALS: usize = 6;
 
-/// The confidence of the interval of the growth, two-sided.
+/// The confidence level of the two-sided interval of the growth.
 const CONFIDENCE: f64 = 0.99;
 
 /// The largest correlation of neighbouring residuals that widens the interval. A queue that begins to grow in the
@@ -203,7 +204,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the requests are divided among workers, and in whatever order they are recorded.
+        /// Holds however the requests are divided among workers, and in whatever order they are recorded.
         #[test]
         fn merged_series_equal_a_single_one(
             requests in prop::collection::vec((0_u64..2_000_000_000, 0_u64..1_000_000), 0..200),

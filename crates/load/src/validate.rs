@@ -14,7 +14,7 @@ const LONGEST_H: u64 = 720;
 /// The longest latency that the histograms can represent.
 const LONGEST_LATENCY: Duration = Duration::from_secs(100);
 
-/// Returns an error for a specification that cannot be met anywhere.
+/// Returns an error for a specification that no host can meet.
 pub(crate) fn check(spec: &LoadSpec) -> Result<()> {
     request(spec)?;
     http2(spec)?;
@@ -46,7 +46,7 @@ fn request(spec: &LoadSpec) -> Result<()> {
     Ok(())
 }
 
-/// Fields that are about a connection of HTTP/1.1 (RFC 9113 section 8.2.2).
+/// Connection-specific fields of HTTP/1.1 (RFC 9113 section 8.2.2).
 const OF_CONNECTION: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
 fn http2(spec: &LoadSpec) -> Result<()> {

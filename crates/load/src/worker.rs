@@ -1,6 +1,6 @@
 //! A worker: one thread, one event loop, a share of the load.
 //!
-//! A worker gets everything over its link and keeps nothing. It exits when the controller does.
+//! A worker receives everything over its link and stores nothing. It exits when the controller does.
 
 use crate::clock::SystemClock;
 use crate::connections::Connections;
@@ -70,7 +70,7 @@ fn serve(link: &mut Link) -> Result<()> {
     }
 }
 
-/// Returns an error for a plan that makes no sense: it may come from another program.
+/// Returns an error for an invalid plan, which may come from another program.
 fn check(plan: &Plan) -> Result<()> {
     let invalid = |reason: &str| Err(Error::Plan(reason.to_owned()));
     if plan.version != PROTOCOL {

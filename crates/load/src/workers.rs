@@ -1,4 +1,4 @@
-//! The workers, as the controller sees them: it starts them, commands them, reads their reports, and ends them.
+//! The controller's side of the workers: starts them, sends commands, reads their reports, and ends them.
 
 use crate::error::{Error, Result};
 use crate::link::Link;
@@ -144,7 +144,7 @@ fn spawn(link: UnixStream, launch: &Launch) -> std::io::Result<Execution> {
     }
 }
 
-/// Closes the links, upon which the workers exit.
+/// Closes the links, so that the workers exit.
 impl Drop for Workers {
     fn drop(&mut self) {
         for worker in &mut self.list {
@@ -152,11 +152,11 @@ impl Drop for Workers {
         }
         for worker in &mut self.list {
             match &mut worker.execution {
-                // One that does not exit is killed when its `OwnedChild` is dropped.
+                // A process that does not exit is killed when its `OwnedChild` is dropped.
                 Execution::Process(child) => drop(exits(child)),
                 Execution::Thread(thread) => {
                     if let Some(thread) = thread.take() {
-                        // A worker that panicked was noticed as a broken link.
+                        // A panic of the worker was already noticed as a broken link.
                         let _ = thread.join();
                     }
                 }

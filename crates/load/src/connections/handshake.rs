@@ -1,4 +1,4 @@
-//! From `connect` to a connection that accepts requests.
+//! Handshakes: from `connect` to a connection that accepts requests.
 
 use super::receive::describe_unsolicited;
 use super::{Arrival, Connections, Event, http2};
@@ -35,8 +35,8 @@ impl<C: Clock> Connections<C> {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
         let Some(session) = &mut connection.tls else { return Event::None };
         let received = session.flush(&connection.fd).and_then(|()| session.receive(&connection.fd, &mut self.buffer));
-        // With HTTP/2 a server may speak first: its SETTINGS may arrive with the end of the handshake. Readiness is not
-        // cleared then, so that what follows is read in the next turn.
+        // With HTTP/2 the server may send first: its SETTINGS may arrive with the end of the handshake. Readiness is
+        // not cleared then, so that any further bytes are read in the next turn.
         let mut early = 0;
         match received {
             Err((_, reason)) => return self.fail(id, (Failure::Tls, reason)),
@@ -67,13 +67,13 @@ impl<C: Clock> Connections<C> {
         if early > 0 && event == Event::Open(id) { self.read_early(id, early) } else { event }
     }
 
-    /// Reads what arrived with the end of the handshake: the first `count` bytes of the buffer.
+    /// Reads the bytes that arrived with the end of the handshake: the first `count` bytes of the buffer.
     fn read_early(&mut self, id: u32, count: usize) -> Event {
         if let Err(reason) = self.read_streams(id, count, true) {
             return self.fail(id, reason);
         }
         match self.after_streams(id, 0) {
-            // The server has announced the end already.
+            // The server has already sent GOAWAY.
             closed @ Event::Closed { .. } => closed,
             _ => Event::Open(id),
         }

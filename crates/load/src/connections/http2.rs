@@ -1,4 +1,4 @@
-//! Connections that speak HTTP/2: responses that arrive in any order, and what the protocol requires to be answered.
+//! Connections that speak HTTP/2: responses that arrive in any order, and the replies that the protocol requires.
 
 use super::receive::CLOSED;
 use super::send::{await_room, send};
@@ -10,21 +10,22 @@ use crate::failure::{Failure, Reason};
 use crate::http2::{Arrived, Http2};
 use landau_wire::http::Method;
 
-/// Says what a client says first.
+/// Starts HTTP/2 on a connection: sends the preface, SETTINGS and a WINDOW_UPDATE.
 pub(super) fn begin(connection: &mut Connection) -> Result<(), Reason> {
     let mut out = Vec::new();
     connection.http2 = Some(Box::new(Http2::new(&mut out)));
     send(connection, &out).map(drop)
 }
 
-/// Takes the request of a stream.
+/// Removes and returns the request of a stream.
 fn take(connection: &mut Connection, stream: u32) -> Option<InFlight> {
     let place = connection.in_flight.iter().position(|request| request.stream == stream)?;
     connection.in_flight.remove(place)
 }
 
 impl<C: Clock> Connections<C> {
-    /// Reads the first `count` bytes of the buffer as frames. Returns the number of requests that are answered or lost.
+    /// Reads the first `count` bytes of the buffer as frames. Returns the number of requests that were answered or
+    /// lost.
     pub(super) fn read_streams(&mut self, id: u32, count: usize, is_reported: bool) -> Result<u32, Reason> {
         let Self { table, servers, buffer, measurement, readiness, last, now_ns, in_flight, .. } = self;
         let Some(connection) = table.get_mut(id) else { return Ok(0) };
@@ -101,8 +102,8 @@ impl<C: Clock> Connections<C> {
         Ok(())
     }
 
-    /// Ends the streams of a connection whose requests wait for longer than the timeout. The others go on: the server
-    /// answers on this connection.
+    /// Cancels the streams of a connection whose requests have waited longer than the timeout. The others continue,
+    /// because the server still sends on this connection.
     pub(super) fn cancel_streams(&mut self, id: u32) -> Event {
         let Self { table, measurement, timeouts, now_ns, in_flight, .. } = self;
         let Some(connection) = table.get_mut(id) else { return Event::None };
@@ -126,9 +127,9 @@ impl<C: Clock> Connections<C> {
         }
     }
 
-    /// Returns whether the connection accepts another request: after a response, and if the server accepts more streams
-    /// than before, which may be the only event of a connection without requests in flight. After its last response the
-    /// connection waits for the server's end.
+    /// Returns `Ready` if the connection accepts another request: after a response, or if the server raised its limit
+    /// of streams. The latter may be the only event of a connection without requests in flight. After its last response
+    /// the connection waits for the server to close it.
     pub(super) fn after_streams(&mut self, id: u32, ended: u32) -> Event {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
         let has_grown = connection.http2.as_mut().is_some_and(|http2| http2.take_growth());

@@ -1,4 +1,4 @@
-//! What the connections measure: metrics of the requests that are due from the start of the measured time on.
+//! Metrics of the connections, and of the requests that are due from the start of the measured time on.
 
 use super::ResponseTimes;
 use super::timeout::unanswered;
@@ -9,14 +9,14 @@ use crate::plan::Load;
 use crate::response::Response;
 use crate::server::Server;
 
-/// Status codes that are counted one by one: those of three digits.
+/// Number of counters for status codes: one for each number of at most three digits.
 const STATUSES: usize = 1000;
 
-/// When bytes arrived, as far as the generator can know.
+/// The arrival of bytes, as far as the generator can tell.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
     pub(super) arrived_ns: u64,
-    /// From the earliest time at which they may have been readable until they were read.
+    /// Time from the earliest instant at which they may have been readable until they were read.
     pub(super) lag_ns: u64,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Arrival {
 #[derive(Debug)]
 pub(super) struct Measurement {
     metrics: Metrics,
-    /// Responses by status, which costs an addition instead of a look-up in a map.
+    /// Responses by status. Indexing by status costs an addition instead of a map look-up.
     statuses: Vec<u64>,
     /// Requests that were due earlier are not measured.
     from_ns: u64,
@@ -56,18 +56,18 @@ impl Measurement {
         self.last_response_ns
     }
 
-    /// Returns whether a request that was due then is measured.
+    /// Returns whether a request that was due at `due_ns` is measured.
     #[inline]
     pub(super) fn includes(&self, due_ns: u64) -> bool {
         due_ns >= self.from_ns
     }
 
-    /// Counts the handshakes that begin from `from_ns` on as measured ones, and the others as set-up.
+    /// Counts the handshakes that begin at `from_ns` or later as measured, and the others as set-up.
     pub(super) fn measure_handshakes_from(&mut self, from_ns: u64) {
         self.handshakes_from_ns = from_ns;
     }
 
-    /// Measures the requests that are due from `from_ns` on. The metrics of earlier requests are dropped, those of
+    /// Measures the requests that are due at `from_ns` or later. The metrics of earlier requests are dropped; those of
     /// connections are kept.
     pub(super) fn start_at(&mut self, from_ns: u64) {
         self.from_ns = from_ns;
@@ -86,7 +86,7 @@ impl Measurement {
         self.metrics.bytes = 0;
     }
 
-    /// Returns the metrics, and starts new ones.
+    /// Returns the metrics and resets them.
     pub(super) fn take(&mut self) -> Metrics {
         let mut metrics = std::mem::take(&mut self.metrics);
         let seen = self.statuses.iter_mut().enumerate().filter(|(_, count)| **count > 0);
@@ -141,15 +141,15 @@ impl Measurement {
         self.metrics.bytes += bytes as u64;
     }
 
-    /// Returns the failure of a request whose response is complete too late: the connections that wait too long are
-    /// looked for at intervals, and the response may come between.
+    /// Returns a failure if a response was completed after the timeout. Expired connections are searched for only at
+    /// intervals, so a late response may arrive before the next search.
     #[inline]
     pub(super) fn lateness(&self, request: &InFlight, arrival: Arrival) -> Option<Reason> {
         let waited_ns = arrival.arrived_ns.saturating_sub(request.sent_ns);
         (waited_ns > self.timeout_ns).then(|| (Failure::Timeout, unanswered(waited_ns)))
     }
 
-    /// Records a request that was not answered with the time that it waited: at most the timeout since it was sent.
+    /// Records an unanswered request with the time that it waited since it was sent, at most the timeout.
     #[cold]
     pub(super) fn unanswered(&mut self, request: &InFlight, now_ns: u64) {
         if !self.includes(request.due_ns) {
@@ -171,7 +171,7 @@ impl Measurement {
     }
 
     /// Records a complete response, whose last byte arrived at `arrived_ns`, and returns its timing. `lag_ns` is the
-    /// time by which the generator may have been late to read it.
+    /// time by which the generator may have read it late.
     #[inline]
     pub(super) fn response(
         &mut self,

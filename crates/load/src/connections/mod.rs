@@ -1,8 +1,9 @@
 //! The connections of a worker: everything that closed loops, open loops and idle loads have in common.
 //!
-//! A wait returns a batch of events. Each event costs one `recv` and, if the load asks for it, one `send`; the clock is
-//! read once per batch of bytes received. A request that equals the previous one needs no allocation, no parsing and no
-//! change of the event set. A response arrived when its readiness was reported, not when its turn in the batch comes.
+//! A wait returns a batch of events. Each event costs one `recv` and, if the load sends a request, one `send`. The
+//! clock is read once per batch of bytes received. A request that equals the previous one needs no allocation, no
+//! parsing and no change of the event set. The arrival time of a response is when its readiness was reported, not when
+//! its turn in the batch comes.
 
 mod handshake;
 mod http2;
@@ -33,13 +34,13 @@ use timeout::Timeouts;
 /// Size of the receive buffer.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// The event of the link to the controller.
+/// The token of the events of the link to the controller.
 const CONTROLLER: Token = Token(u32::MAX - 1);
 
-/// An event, as a load sees it.
+/// An event that a load handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Nothing that the load must act on.
+    /// Nothing for the load to do.
     None,
     /// A connection is established and accepts requests.
     Open(u32),
@@ -49,8 +50,8 @@ pub(crate) enum Event {
     Closed {
         /// Its ID.
         id: u32,
-        /// Whether it had been established and used. One that a server accepts and closes at once was not: the next
-        /// attempt must wait, as after a refusal.
+        /// Whether it was established and used. A connection that the server accepts and closes at once was not: the
+        /// next attempt must wait, as after a refused one.
         was_established: bool,
     },
     /// The controller sent a message.
@@ -70,14 +71,14 @@ pub(crate) struct ResponseTimes {
 pub(crate) struct Connections<C> {
     reactor: Reactor,
     clock: C,
-    /// The clock as it was last read.
+    /// The time at the last reading of the clock.
     now_ns: u64,
     servers: Servers,
     table: Table,
     /// Requests that were sent and neither answered nor lost.
     in_flight: u64,
     buffer: Vec<u8>,
-    /// Several requests, put together for one `send`.
+    /// Several requests, batched for one `send`.
     batch: Vec<u8>,
     measurement: Measurement,
     readiness: Readiness,
@@ -89,7 +90,7 @@ pub(crate) struct Connections<C> {
     per_connection: u64,
     /// Whether the last request was sent.
     is_ending: bool,
-    /// Since when the backlog of a Unix socket has been full.
+    /// The time at which the backlog of a Unix socket became full; `None` if it has room.
     backlog_full_since_ns: Option<u64>,
 }
 
@@ -124,7 +125,7 @@ impl<C: Clock> Connections<C> {
         self.now_ns
     }
 
-    /// Returns the time as the clock was last read.
+    /// Returns the time at the last reading of the clock.
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.now_ns
@@ -184,27 +185,28 @@ impl<C: Clock> Connections<C> {
         self.measurement.metrics()
     }
 
-    /// Returns the metrics, and starts new ones.
+    /// Returns the metrics and resets them.
     pub(crate) fn take_metrics(&mut self) -> Metrics {
         self.measurement.take()
     }
 
-    /// Measures the requests that are due from `from_ns` on, and forgets those measured so far.
+    /// Measures the requests that are due at `from_ns` or later, and drops the metrics of earlier ones.
     pub(crate) fn measure_from(&mut self, from_ns: u64) {
         self.measurement.start_at(from_ns);
     }
 
-    /// Counts the handshakes that begin from `from_ns` on as measured ones, and the others as set-up.
+    /// Counts the handshakes that begin at `from_ns` or later as measured, and the others as set-up.
     pub(crate) fn measure_handshakes_from(&mut self, from_ns: u64) {
         self.measurement.measure_handshakes_from(from_ns);
     }
 
-    /// Notes that no further request will be sent: a connection that had none cannot lose any.
+    /// Notes that no further requests will be sent. From then on, a connection without a request does not count as
+    /// failed.
     pub(crate) fn sent_last(&mut self) {
         self.is_ending = true;
     }
 
-    /// Counts received bytes from now on, and forgets those counted so far.
+    /// Restarts the count of received bytes.
     pub(crate) fn restart_bytes(&mut self) {
         self.measurement.restart_bytes();
     }
@@ -223,13 +225,13 @@ impl<C: Clock> Connections<C> {
         Ok(self.reactor.register_nonblocking(link, CONTROLLER, Interest::READABLE)?)
     }
 
-    /// Reports that everything was read from the link to the controller.
+    /// Clears the readiness of the link to the controller, after everything was read from it.
     pub(crate) fn controller_was_read(&mut self, link: &impl AsFd) {
         self.reactor.clear_readiness(link, Interest::READABLE);
     }
 
-    /// Starts a connection to the next server and returns its ID; `None` if it could not be started: the next attempt
-    /// must wait.
+    /// Starts a connection to the next server and returns its ID, or `None` if it could not be started; the next
+    /// attempt must then wait.
     pub(crate) fn connect(&mut self) -> Option<u32> {
         let clock = &self.clock;
         let (fd, server, since_ns) = match self.servers.connect(|| clock.now_ns()) {
@@ -277,9 +279,10 @@ impl<C: Clock> Connections<C> {
         })
     }
 
-    /// Closes a failed connection and counts its requests in flight, or the connection itself, as failed. One that is
-    /// reset without a request in flight was closed while idle, as with an orderly end. One that never had a request
-    /// does not count after the last request was sent: there would be more failures than requests.
+    /// Closes a failed connection and counts its requests in flight as failed, or the connection itself if there are
+    /// none. A reset without a request in flight counts as closed while idle, like an orderly close. After the last
+    /// request was sent, a connection that never had a request does not count; otherwise there would be more failures
+    /// than requests.
     #[cold]
     fn fail(&mut self, id: u32, (failure, detail): Reason) -> Event {
         let Some(connection) = self.table.get(id) else { return Event::None };
@@ -300,7 +303,7 @@ impl<C: Clock> Connections<C> {
             }
         }
         for number in 0..count {
-            // Of several requests in a pipeline only the first one met the failure itself.
+            // Only the first request of a pipeline failed with this error; the others were lost with the connection.
             let is_consequence = number > 0 && failure != Failure::Timeout;
             let failure = if is_consequence { Failure::ClosedBeforeResponse } else { failure };
             self.measurement.fail(failure, || detail.clone());
@@ -308,7 +311,7 @@ impl<C: Clock> Connections<C> {
         self.close(id, true)
     }
 
-    /// Closes a connection. With a reset it leaves nothing in `TIME_WAIT`, unless the server closed first.
+    /// Closes a connection. With a reset, no socket remains in `TIME_WAIT`, unless the server closed first.
     pub(crate) fn close(&mut self, id: u32, with_reset: bool) -> Event {
         let Some(connection) = self.table.remove(id) else { return Event::None };
         if with_reset {

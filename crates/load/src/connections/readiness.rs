@@ -1,8 +1,8 @@
-//! When events happened, as far as a wait can tell.
+//! The times of events, as far as a wait can tell.
 //!
 //! The events of a batch are ready when the wait returns, and are handled one after another. So the last one is handled
-//! late, by a time that belongs to the generator and not to the server. A wait that returns without sleeping found
-//! events that may be older still: they may have become ready since the wait before it returned.
+//! late, and this delay is the generator's, not the server's. If a wait returns without sleeping, its events may be
+//! even older: they may have become ready at any time since the previous wait returned.
 
 use super::Arrival;
 
@@ -12,9 +12,9 @@ const SLEEP_NS: u64 = 20_000;
 /// The times of the last wait.
 #[derive(Debug)]
 pub(super) struct Readiness {
-    /// When the last wait returned: all events of its batch were ready.
+    /// The time at which the last wait returned: all events of its batch were ready.
     returned_ns: u64,
-    /// How long before that they may have become ready, unnoticed.
+    /// The time before that in which they may have become ready unnoticed.
     unnoticed_ns: u64,
 }
 
@@ -30,8 +30,8 @@ impl Readiness {
         self.returned_ns = returned_ns;
     }
 
-    /// Returns when bytes that were read at `now_ns` arrived: when their readiness was reported. What was asked for at
-    /// `asked_ns`, after that, arrived when it was read.
+    /// Returns the arrival of bytes that were read at `now_ns`: the time at which their readiness was reported. If
+    /// their request was sent after that, at `asked_ns`, they arrived when they were read.
     #[inline]
     pub(super) fn arrival(&self, asked_ns: u64, now_ns: u64) -> Arrival {
         if asked_ns > self.returned_ns {
@@ -62,7 +62,7 @@ mod tests {
         // The next wait did not sleep: its events may have happened during the batch.
         readiness.waited(1_300_000, 1_301_000);
         assert_eq!(arrival(&readiness, 500, 1_305_000), (1_301_000, 304_000));
-        // Not before the request was sent.
+        // The lag cannot begin before the request was sent.
         assert_eq!(arrival(&readiness, 1_300_900, 1_305_000), (1_301_000, 4_100));
     }
 }

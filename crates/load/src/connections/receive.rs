@@ -1,4 +1,4 @@
-//! Receiving responses, and the end of a connection.
+//! Receives responses and the end of a connection.
 
 use super::{Connections, Event};
 use crate::clock::Clock;
@@ -11,12 +11,13 @@ use landau_sys::stream;
 pub(super) const CLOSED: &str = "the server closed the connection";
 
 impl<C: Clock> Connections<C> {
-    /// Receives what has arrived: until nothing is left if the peer closed, otherwise until a call fills less than the
-    /// buffer, which saves the call that would find nothing.
+    /// Receives what has arrived. If the peer closed the connection, reads to the end of the stream. Otherwise stops
+    /// when a call does not fill the buffer, which saves the call that would find nothing.
     #[inline]
     pub(super) fn receive(&mut self, id: u32, is_closed: bool) -> Event {
         let mut responses = 0;
-        // The readiness that was reported is that of the first bytes. What is read later may have arrived meanwhile.
+        // The reported readiness covers only the first bytes. Bytes that are read later may have arrived in the
+        // meantime.
         let mut is_reported = true;
         loop {
             let Some(connection) = self.table.get_mut(id) else { return Event::None };
@@ -52,8 +53,8 @@ impl<C: Clock> Connections<C> {
         }
     }
 
-    /// Reads the first `count` bytes of the buffer as responses. `is_reported`: their readiness was reported by the
-    /// last wait. Returns the number of responses that are complete.
+    /// Reads the first `count` bytes of the buffer as responses. `is_reported` is whether the last wait reported their
+    /// readiness. Returns the number of complete responses.
     #[inline]
     fn read_responses(&mut self, id: u32, count: usize, is_reported: bool) -> Result<u32, Reason> {
         let Self { table, servers, buffer, measurement, readiness, last, now_ns, in_flight, .. } = self;
@@ -74,7 +75,7 @@ impl<C: Clock> Connections<C> {
             let method = server.method(request.request as usize);
             let response = connection.reader.read(&mut rest, method, &mut server.head_cache)?;
             if connection.reader.take_interim() {
-                // The first byte is that of the final response, if any of it has arrived.
+                // The first byte of the final response counts, if any of it has arrived.
                 let has_begun = response.is_some() || connection.reader.is_reading();
                 request.first_byte_ns = if has_begun { arrival.arrived_ns } else { 0 };
             }
@@ -95,7 +96,7 @@ impl<C: Clock> Connections<C> {
         Ok(responses)
     }
 
-    /// Returns whether the connection accepts another request, and closes it after its last response.
+    /// Returns `Ready` if the connection accepts another request, and `Closed` after its last response.
     #[inline]
     fn after_responses(&mut self, id: u32, responses: u32) -> Event {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
@@ -108,7 +109,7 @@ impl<C: Clock> Connections<C> {
         if responses == 0 || (!connection.in_flight.is_empty() && connection.sent == self.per_connection) {
             return Event::None;
         }
-        // Requests that were sent after the last response are lost with the connection.
+        // Requests behind the last response are lost with the connection.
         let lost = std::mem::take(&mut connection.in_flight);
         connection.state = State::Closing;
         connection.since_ns = self.now_ns;
@@ -120,7 +121,7 @@ impl<C: Clock> Connections<C> {
         Event::Closed { id, was_established: true }
     }
 
-    /// Handles the end of the stream from the server.
+    /// Handles an end of stream from the server.
     fn ended(&mut self, id: u32, is_reported: bool) -> Event {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
         let Some(request) = connection.in_flight.front().copied() else {

@@ -10,7 +10,7 @@ use landau_sys::stream;
 
 impl<C: Clock> Connections<C> {
     /// Sends as many requests as the connection has room for, at most `at_most`. Returns their number, and the event if
-    /// the connection failed: its requests count as sent, and have failed with it.
+    /// the connection failed; its requests then count as sent and as failed.
     #[inline]
     pub(crate) fn request(&mut self, id: u32, due_ns: u64, at_most: u64) -> (u64, Option<Event>) {
         let Self { table, servers, batch, now_ns, in_flight, .. } = self;
@@ -22,7 +22,7 @@ impl<C: Clock> Connections<C> {
         if count == 0 {
             return (0, None);
         }
-        // A single request is sent from where it is, several are put together.
+        // A single request is sent from its own buffer; several are batched.
         let mut single: Option<(usize, bool)> = None;
         batch.clear();
         for number in 0..count {
@@ -42,7 +42,7 @@ impl<C: Clock> Connections<C> {
             connection.in_flight.push_back(entry);
             if connection.http2.is_some() {
                 if connection.is_last {
-                    // No number may be left for another stream.
+                    // There may be no stream ID left for another request.
                     count = number + 1;
                     break;
                 }
@@ -71,7 +71,7 @@ impl<C: Clock> Connections<C> {
         }
     }
 
-    /// Sends what the kernel did not accept before.
+    /// Sends the bytes that the kernel did not accept before.
     #[cold]
     pub(super) fn continue_sending(&mut self, id: u32) -> Event {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
@@ -90,16 +90,17 @@ impl<C: Clock> Connections<C> {
     }
 }
 
-/// Waits until a connection has room for what the kernel refused. Not for bytes that wait behind earlier ones: the
-/// kernel may have reported room meanwhile, and an edge-triggered backend reports it once.
+/// Waits for room for bytes that the kernel refused. Must not be called for bytes that only wait behind earlier ones:
+/// the kernel may have reported room in the meantime, and an edge-triggered backend reports it only once.
 #[inline]
 pub(super) fn await_room(reactor: &mut Reactor, connection: &Connection) {
     reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
     let _ = reactor.set_interest(&connection.fd, Interest::BOTH);
 }
 
-/// Sends what the kernel accepts and keeps the rest. Returns whether the kernel refused any: then it will report when
-/// there is room. Bytes that wait behind earlier ones were not refused, because the kernel was not asked.
+/// Sends what the kernel accepts and keeps the rest. Returns whether the kernel refused any; if so, it will report when
+/// there is room. Bytes queued behind earlier ones do not count as refused, because they were not offered to the
+/// kernel.
 #[inline]
 pub(super) fn send(connection: &mut Connection, bytes: &[u8]) -> Result<bool, Reason> {
     if let Some(session) = &mut connection.tls {
@@ -133,7 +134,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::time::Duration;
 
-    /// The others once had numbers that streams cannot have.
+    /// Further requests once got stream IDs that do not exist.
     #[test]
     fn no_request_follows_the_last_stream_of_a_connection() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! The connections by ID, and how many there are in each state.
+//! The connections by ID, and their number in each state.
 
 use crate::connection::{Connection, State};
 
-/// Connections by ID. IDs of closed connections are used again.
+/// Connections by ID. IDs of closed connections are reused.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     slots: Vec<Option<Connection>>,

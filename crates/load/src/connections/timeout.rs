@@ -11,10 +11,11 @@ const CLOSING_NS: u64 = 1_000_000_000;
 /// Time during which a server that refuses connections may still be starting.
 const STARTING_NS: u64 = 1_000_000_000;
 
-/// Why a connection to a Unix socket waits.
+/// The reason why a connection to a Unix socket waits.
 const BACKLOG_FULL: &str = "the backlog of the Unix socket is full: the server accepts no connection";
 
-/// When to look for connections that wait too long. Looking at each takes time, so it happens at intervals.
+/// The schedule of scans for connections that have waited too long. Looking at each connection takes time, so scans run
+/// at intervals.
 #[derive(Debug)]
 pub(super) struct Timeouts {
     pub(super) timeout_ns: u64,
@@ -26,7 +27,7 @@ impl Timeouts {
         Self { timeout_ns, next_scan_ns: 0 }
     }
 
-    /// Returns whether it is time to look, and schedules the next time: after a tenth of the timeout, 20 to 500 ms.
+    /// Returns whether a scan is due, and schedules the next one: after a tenth of the timeout, within 20 to 500 ms.
     #[inline]
     fn is_due(&mut self, now_ns: u64) -> bool {
         if now_ns < self.next_scan_ns {
@@ -47,14 +48,15 @@ pub(super) fn unanswered(waited_ns: u64) -> String {
 }
 
 impl<C: Clock> Connections<C> {
-    /// Fails the connections that exceeded the timeout and returns their events. Does nothing if it looked recently, or
-    /// if none waits: idle connections have no timeout, and looking at many thousands of them takes time.
+    /// Fails the connections that exceeded the timeout and returns their events. Does nothing if the last scan was
+    /// recent, or if no connection waits: idle connections have no timeout, and scanning many thousands of them takes
+    /// time.
     #[inline]
     pub(crate) fn expire(&mut self, now_ns: u64) -> Vec<Event> {
         if self.timeouts.is_due(now_ns) && self.is_waiting() { self.expire_now() } else { Vec::new() }
     }
 
-    /// Returns whether any connection waits for its server: for a handshake, for a response, or for the end.
+    /// Returns whether any connection waits for its server: for a handshake, a response, or the close.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.in_flight > 0 || self.table.opening > 0 || self.table.closing() > 0
@@ -74,7 +76,7 @@ impl<C: Clock> Connections<C> {
             match connection.state {
                 State::Connecting => events.push(self.fail(id, (Failure::ConnectTimeout, after("no handshake")))),
                 State::Securing => events.push(self.fail(id, (Failure::Tls, after("no TLS handshake")))),
-                // A connection on which nothing has come since has failed as a whole.
+                // If nothing has arrived since the oldest request was sent, the connection has failed as a whole.
                 State::Open if connection.has_heard() => events.push(self.cancel_streams(id)),
                 State::Open => events.push(self.fail(id, (Failure::Timeout, unanswered(waited_ns)))),
                 State::Closing => {
@@ -85,8 +87,8 @@ impl<C: Clock> Connections<C> {
         events
     }
 
-    /// Notes that the backlog of a Unix socket is full. A connection that waits for that longer than the timeout fails,
-    /// as it would in a handshake of TCP.
+    /// Notes that the backlog of a Unix socket is full. If this lasts longer than the timeout, a connection counts as
+    /// failed, as it would in a TCP handshake.
     #[cold]
     pub(super) fn note_full_backlog(&mut self) {
         let now_ns = self.tick();
@@ -97,7 +99,7 @@ impl<C: Clock> Connections<C> {
         }
     }
 
-    /// Counts a connection that is not tried again, if a full backlog of a Unix socket is why.
+    /// Counts a connection as failed if it is given up because the backlog of a Unix socket is full.
     pub(crate) fn fail_backlog(&mut self) {
         if self.backlog_full_since_ns.take().is_some() {
             self.measurement.fail(Failure::ConnectTimeout, || BACKLOG_FULL.to_owned());
@@ -127,8 +129,8 @@ impl<C: Clock> Connections<C> {
         }
     }
 
-    /// Returns whether no server listens: since `since_ns`, a second ago or earlier, every attempt to connect was
-    /// refused.
+    /// Returns whether no server is listening: every attempt to connect since `since_ns` was refused, and that was at
+    /// least a second ago.
     pub(crate) fn is_refused(&self, since_ns: u64) -> bool {
         let is_refusal = |failure: &Failure| matches!(failure, Failure::ConnectRefused | Failure::Connect);
         let metrics = self.measurement.metrics();

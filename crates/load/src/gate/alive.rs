@@ -1,4 +1,5 @@
-//! The idle connections must survive the samples: otherwise the latency is that beside fewer connections than reported.
+//! The idle connections must survive the samples: otherwise the latency was measured with fewer connections than
+//! reported.
 
 use super::{CheckResult, Gate};
 use crate::outcome::Outcome;

@@ -1,4 +1,4 @@
-//! Every connection must be established: a run with fewer connections than requested measures another load.
+//! Every connection must be established: a run with fewer connections than requested measures a different load.
 
 use super::{CheckResult, Gate, no_failures};
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! Every request must be answered: latencies without the requests that failed are too good.
+//! Every request must be answered: latencies that leave out failed requests are too low.
 
 use super::{CheckResult, Gate, no_failures, passed_if_answered};
 use crate::outcome::Outcome;

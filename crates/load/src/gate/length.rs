@@ -1,4 +1,4 @@
-//! Responses to the same request must be equally long: a shorter one is often an error page with status 200.
+//! Responses to the same request must have the same length: a shorter one is often an error page with status 200.
 
 use super::{CheckResult, Gate, passed_if_answered};
 use crate::outcome::Outcome;

@@ -1,10 +1,9 @@
 //! The server must keep up with the rate of an open loop.
 //!
-//! A server that is too slow answers everything in the end, if the run waits for it. But while the schedule lasts, its
-//! queue grows, and with it the latency from the due time. The latency of a server that keeps up is stationary,
-//! however high it is. The trend of the latency shows a queue of any size, if the run is long enough. A server that
-//! falls behind in the last moments of a run leaves no trend, but more pending requests at the end of the schedule than
-//! at half of it.
+//! A server that is too slow still answers everything if the run waits for it. But its queue grows during the schedule,
+//! and with it the latency from the due time. The latency of a server that keeps up is stationary, however high it is.
+//! If the run is long enough, the trend of the latency shows a queue of any size. A server that falls behind only at
+//! the end of a run shows no trend, but more requests are pending at the end of the schedule than halfway through it.
 
 use super::{CheckResult, Gate};
 use crate::outcome::Outcome;
@@ -13,12 +12,12 @@ use crate::plan::Load;
 /// The share of the due requests that must be answered.
 const RATE: f64 = 0.99;
 
-/// Allowed growth of the pending requests between half of the schedule and its end, in standard deviations of the
-/// number at half.
+/// Allowed growth of the number of pending requests from the middle of the schedule to its end, in standard deviations
+/// of the number in the middle.
 const DEVIATIONS: f64 = 2.0;
 
-/// Growth of the latency over a run that is not a growing queue, whatever its interval: the lag that the generator may
-/// have, and the effect of caches and of other programs.
+/// Growth of the latency over a run that does not count as a growing queue, whatever its confidence interval: the lag
+/// that the generator may have, and the effect of caches and of other programs.
 const LEAST_GROWTH_NS: f64 = 1e6;
 
 pub(super) const GATE: Gate = Gate {
@@ -40,7 +39,8 @@ fn check(outcome: &Outcome) -> CheckResult {
     if (responses as f64) < RATE * due as f64 {
         return CheckResult::Failed(format!("{rates}: {responses} of {due} due requests"));
     }
-    // The queue grows by as many requests as fall due during the growth of the latency: less than one is no queue.
+    // The queue grows by the number of requests that fall due during the growth of the latency; fewer than one is not a
+    // queue.
     let is_queue = |growth_ns: f64| growth_ns >= LEAST_GROWTH_NS && growth_ns * per_second / 1e9 >= 1.0;
     if let Some(trend) = metrics.latency_series.trend().filter(|trend| is_queue(trend.low_ns)) {
         let ms = |ns: f64| ns / 1e6;
@@ -68,7 +68,7 @@ mod tests {
     use crate::gate::tests::{state, valid};
     use crate::outcome::GateState;
 
-    /// Of 10,000 requests some are pending at half of the schedule and some at its end.
+    /// Of 10,000 requests, some are pending in the middle of the schedule and some at its end.
     #[test]
     fn growing_number_of_pending_requests_fails() {
         for (half, end, expected) in [

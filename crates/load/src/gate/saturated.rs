@@ -1,6 +1,7 @@
 //! No worker may use up its CPU: a saturated generator measures itself.
 //!
-//! The shares are those of single seconds. The average over a run hides a generator that is saturated for a part of it.
+//! CPU shares are measured for each second, because the average over a run hides a generator that is saturated for part
+//! of it.
 
 use super::{CheckResult, Gate};
 use crate::outcome::Outcome;

@@ -1,4 +1,4 @@
-//! Every response must be a success: error pages are cheaper, or more expensive, than what was asked for.
+//! Every response must be a success: error pages are cheaper, or more expensive, than the requested content.
 
 use super::{CheckResult, Gate, passed_if_answered};
 use crate::outcome::Outcome;

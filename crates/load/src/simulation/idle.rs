@@ -12,7 +12,7 @@ fn run(simulation: Simulation, commands: Vec<Command>) -> (Simulated, Vec<Report
     let reports = Rc::new(RefCell::new(Vec::new()));
     let (seen, mut commands) = (Rc::clone(&reports), commands.into_iter());
     let direct = move |report: &Report| {
-        // A copy by way of JSON.
+        // Copies the report by way of JSON.
         let copy = serde_json::from_str(&serde_json::to_string(report).unwrap()).unwrap();
         seen.borrow_mut().push(copy);
         Some(commands.next().unwrap_or(Command::Stop))
@@ -66,7 +66,7 @@ fn opening_ends_when_no_more_connections_succeed() {
     assert!(matches!(failures[..], [(Failure::ClosedBeforeResponse, 1..)]), "{failures:?}");
 }
 
-/// A server that may be starting has a second, whatever the timeout.
+/// A server that may still be starting gets a second, whatever the timeout.
 #[test]
 fn absent_server_is_reported_after_a_second() {
     let (simulated, reports) = run(Simulation::without_server(Load::Idle), vec![open_to(2)]);
@@ -75,7 +75,7 @@ fn absent_server_is_reported_after_a_second() {
     assert!((1000 * MS..1200 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
 }
 
-/// Without a deadline for the next connection, a wait once took 20 ms for each.
+/// Without a deadline for the next connection, the load once waited 20 ms for each.
 #[test]
 fn connections_are_opened_at_the_connect_rate() {
     let simulation = Simulation::new(Load::Idle, |_, now_ns| vec![Reply::at(now_ns)]);
@@ -85,7 +85,7 @@ fn connections_are_opened_at_the_connect_rate() {
     assert!((15 * MS..40 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
 }
 
-/// A gap of more than twice the timeout was once a sign that no connection succeeds.
+/// A gap of more than twice the timeout was once taken as a sign that no connection succeeds.
 #[test]
 fn slow_connect_rate_is_not_a_lack_of_progress() {
     let simulation = Simulation::new(Load::Idle, |_, now_ns| vec![Reply::at(now_ns)]);
@@ -94,7 +94,7 @@ fn slow_connect_rate_is_not_a_lack_of_progress() {
     assert_eq!(opened(&reports), [4]);
 }
 
-/// The pace goes over from a worker to the next one.
+/// The pace passes from one worker to the next.
 #[test]
 fn first_connection_waits_for_its_turn() {
     let simulation = Simulation::new(Load::Idle, |_, now_ns| vec![Reply::at(now_ns)]);
@@ -104,7 +104,7 @@ fn first_connection_waits_for_its_turn() {
     assert!((30 * MS..40 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
 }
 
-/// A worker with idle connections once woke fifty times a second, and looked at all of them twice a second, during the
+/// A worker with idle connections once woke fifty times a second, and scanned all of them twice a second, during the
 /// samples of other workers.
 #[test]
 fn worker_that_only_holds_idle_connections_sleeps() {
@@ -118,8 +118,8 @@ fn worker_that_only_holds_idle_connections_sleeps() {
     assert!(simulated.wait_count < 50, "{}", simulated.wait_count);
 }
 
-/// The worker gives up to open connections while one waits for its first response, which comes during a sample of
-/// another connection. It was taken for that sample.
+/// The worker gives up opening connections while one of them waits for its first response, which arrives during a
+/// sample of another connection. It was once taken for that sample.
 #[test]
 fn late_first_response_is_not_a_sample() {
     let respond = |number, now_ns| match number {
@@ -136,7 +136,7 @@ fn late_first_response_is_not_a_sample() {
     let samples =
         reports.iter().find_map(|report| if let Report::Sampled(times) = report { Some(times) } else { None });
     assert_eq!(samples.unwrap().on_new_ns, [[0, 100 * MS, 100 * MS]]);
-    // It is an idle connection from then on.
+    // From then on it is an idle connection.
     assert!(matches!(reports.last(), Some(Report::Counted { open: 2 })), "{reports:?}");
     assert_eq!(simulated.failures(), [(Failure::ClosedBeforeResponse, 1), (Failure::Timeout, 1)]);
 }

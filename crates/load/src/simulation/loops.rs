@@ -20,7 +20,7 @@ fn steady(_: u64, now_ns: u64) -> Vec<Reply> {
     vec![Reply::at(now_ns + MS)]
 }
 
-/// The number of latencies above 100 ms, with room for the histogram's resolution.
+/// The number of latencies above 100 ms, with a margin for the histogram's resolution.
 fn late(histogram: &Histogram) -> u64 {
     histogram.count_above(100 * MS + MS / 2)
 }
@@ -55,8 +55,8 @@ fn simulations_are_deterministic() {
     assert_eq!(stalled().outcome.metrics.phases, stalled().outcome.metrics.phases);
 }
 
-/// The server needs 10 ms for each request, one at a time, and requests are due every 5 ms. All are answered in the
-/// end, and the rate once counted as reached.
+/// The server needs 10 ms for each request, one at a time, and requests are due every 5 ms. All are answered
+/// eventually, so the rate once counted as reached.
 #[test]
 fn server_that_reaches_half_the_rate_fails_it() {
     for is_timed in [true, false] {
@@ -100,13 +100,13 @@ fn growing_queue_fails_the_rate_however_small_it_is() {
     assert_eq!(simulated.failed_gates(), ["rate"], "{:?}", simulated.outcome.gates);
     let trend = metrics.latency_series.trend().unwrap();
     assert!((47e6..50e6).contains(&trend.growth_ns), "{trend:?}");
-    // One that is busy for 60% of the time has a queue, which does not grow.
+    // A server that is busy for 60% of the time has a queue, but it does not grow.
     let simulated = run(600_000, Arrivals::Poisson);
     assert!(simulated.failed_gates().is_empty(), "{:?}", simulated.outcome.gates);
 }
 
 /// The server answers the requests of 10 ms together, and the generator needs half a millisecond for each response. A
-/// response was once stamped when its turn in the batch came, and that was not the generator's lag.
+/// response was once timestamped when its turn in the batch came, and the delay did not count as the generator's lag.
 #[test]
 fn response_arrives_when_its_readiness_is_reported() {
     let respond = |_, now_ns: u64| vec![Reply::at((now_ns / (10 * MS) + 1) * 10 * MS)];
@@ -115,7 +115,7 @@ fn response_arrives_when_its_readiness_is_reported() {
     let phases = &simulated.outcome.metrics.phases;
     assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (2000, Vec::new()));
     assert!(phases.latency.max_ns() < 10 * MS + MS / 100, "{}", phases.latency.max_ns());
-    // Requests that fall due during a batch are sent after the event at hand, the tenth response is read after 5 ms.
+    // Requests that fall due during a batch are sent after the current event; the tenth response is read after 5 ms.
     assert!(phases.schedule_lag.max_ns() < MS, "{}", phases.schedule_lag.max_ns());
     assert!((4 * MS..6 * MS).contains(&phases.response_lag.max_ns()), "{}", phases.response_lag.max_ns());
     assert_eq!(simulated.failed_gates(), ["lag"], "{:?}", simulated.outcome.gates);
@@ -135,7 +135,8 @@ fn saturated_second_is_not_hidden_by_the_average() {
     assert_eq!(simulated.failed_gates(), ["saturated"], "{:?}", simulated.outcome.gates);
 }
 
-/// Four connections are opened before the start, and each of 100 requests has one of its own after it.
+/// A closed loop opens four connections before the start. An open loop with a connection for each of 100 requests opens
+/// them after it.
 #[test]
 fn handshakes_of_the_set_up_are_counted_apart() {
     let counts = |simulated: &Simulated| {
@@ -146,12 +147,12 @@ fn handshakes_of_the_set_up_are_counted_apart() {
     assert_eq!(counts(&Simulation::new(Load::Closed, steady).plan(count).run()), (4, 0));
     let fresh = |plan: &mut crate::Plan| (plan.request_count, plan.per_connection) = (Some(100), Some(1));
     assert_eq!(counts(&Simulation::new(open(1000.0), steady).plan(fresh).run()), (0, 100));
-    // Those of the warm-up are set-up, too.
+    // Handshakes during the warm-up count as set-up, too.
     let warm = |plan: &mut crate::Plan| plan.warm_up_ns = 50 * MS;
     assert_eq!(counts(&Simulation::new(open(1000.0), steady).plan(fresh).plan(warm).run()), (50, 100));
 }
 
-/// Edge-triggered backends must not lose an end of stream that comes with the last bytes, nor one that comes later.
+/// Edge-triggered backends must not lose an end of stream that arrives with the last bytes, nor one that arrives later.
 #[test]
 fn every_backend_sees_the_end_of_a_response_and_of_a_connection() {
     let bytes = b"HTTP/1.1 200 OK\r\n\r\nab".to_vec();
@@ -179,7 +180,7 @@ fn every_backend_sees_the_end_of_a_response_and_of_a_connection() {
 #[test]
 fn closed_loop_sends_a_request_after_each_response() {
     let simulated = Simulation::new(Load::Closed, steady).plan(|plan| plan.duration_ns = Some(100 * MS)).run();
-    // Four connections, a response per millisecond on each, and those of the requests that are sent at the very end.
+    // Four connections, a response per millisecond on each, and those to the requests that are sent at the very end.
     let phases = &simulated.outcome.metrics.phases;
     assert_eq!(
         (simulated.outcome.metrics.responses, phases.service.count(), phases.first_byte_new.count()),
@@ -188,7 +189,7 @@ fn closed_loop_sends_a_request_after_each_response() {
     assert_eq!((phases.latency.count(), phases.schedule_lag.count()), (0, 0));
 }
 
-/// The server closes the first connection behind its first response, with requests behind it.
+/// The server closes the first connection after its first response, while further requests are pending.
 #[test]
 fn requests_that_a_close_loses_in_the_warm_up_are_not_measured() {
     let respond = |number, now_ns| match number {
@@ -226,7 +227,7 @@ fn missing_responses_are_timeouts() {
     let simulated = Simulation::new(Load::Closed, |_, _| Vec::new()).plan(plan).run();
     assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (0, vec![(Failure::Timeout, 6)]));
     assert_eq!(simulated.failed_gates(), ["errors"]);
-    // They have the latency of the timeout. They once had none.
+    // They count with the timeout as their latency. They once had no latency.
     let phases = &simulated.outcome.metrics.phases;
     let first_bytes = phases.first_byte_new.censored() + phases.first_byte_reused.censored();
     assert_eq!((phases.service.count(), phases.service.censored(), first_bytes), (6, 6, 6));
@@ -234,7 +235,7 @@ fn missing_responses_are_timeouts() {
     assert!(all.iter().all(|(ns, _)| ns.abs_diff(200 * MS) < MS), "{all:?}");
 }
 
-/// A request that is not answered is a part of the latencies: from its due time until the timeout.
+/// A request that is not answered counts in the latencies, from its due time until the timeout.
 #[test]
 fn timeouts_enter_the_latency_of_an_open_loop() {
     let respond = |number, now_ns| if number == 7 { Vec::new() } else { steady(number, now_ns) };
@@ -256,7 +257,7 @@ fn due_requests_that_cannot_be_sent_are_counted() {
     assert_eq!(failures.iter().map(|(_, count)| count).sum::<u64>(), 100);
     assert!(failures.iter().any(|(failure, count)| *failure == Failure::NeverSent && *count > 50), "{failures:?}");
     assert!((2000 * MS..3000 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
-    // Each of them waited until the end of the run.
+    // Each of these requests waited until the end of the run.
     let phases = &simulated.outcome.metrics.phases;
     assert_eq!((phases.latency.count(), phases.latency.censored()), (100, 100));
     let unsent = phases.connection_wait.censored();
@@ -286,7 +287,7 @@ fn requests_and_warm_ups_beyond_the_range_of_the_clock_never_come() {
     assert!((500 * MS..800 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
 }
 
-/// A server that may be starting has a second, whatever the timeout.
+/// A server that may still be starting gets a second, whatever the timeout.
 #[test]
 fn absent_server_is_reported_after_a_second() {
     let stop = |report: &Report| matches!(report, Report::Ready { open: 0 }).then_some(Command::Stop);
@@ -307,7 +308,7 @@ fn unsolicited_bytes_are_quoted() {
     assert_eq!(details[&Failure::UnsolicitedResponse], "40 bytes, beginning with: HTTP/1.1 503 Full");
 }
 
-/// A response without content, of HTTP/2.
+/// An HTTP/2 response without content.
 fn answer(stream: u32) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
     write_status(200, &mut bytes);
@@ -315,8 +316,8 @@ fn answer(stream: u32) -> Vec<u8> {
     bytes
 }
 
-/// The younger requests of its connection failed with the slow one, as timeouts, and with their short waits as lower
-/// bounds of latencies.
+/// The later requests on the connection once failed with the slow one: as timeouts, with their short waits as lower
+/// bounds of their latencies.
 #[test]
 fn a_slow_stream_times_out_alone() {
     // A request is due every 10 ms. The first one is answered after twice the timeout, the others after 50 ms.
@@ -324,7 +325,7 @@ fn a_slow_stream_times_out_alone() {
     replies.push((405, 1));
     replies.sort_unstable();
     let respond = move |number, _| {
-        // The server takes the beginning of the preface for its first request.
+        // The server counts the beginning of the preface as its first request.
         let mut settings = Vec::new();
         frame::write_settings(&[], &mut settings);
         let of_stream =
@@ -342,7 +343,7 @@ fn a_slow_stream_times_out_alone() {
     assert_eq!((metrics.connections, metrics.phases.latency.count(), metrics.phases.latency.censored()), (1, 40, 1));
 }
 
-/// A connection on which nothing comes any more is replaced: its other requests would wait for ever.
+/// A connection on which nothing arrives any more is replaced; otherwise its other requests would wait forever.
 #[test]
 fn a_connection_without_any_answer_times_out_as_a_whole() {
     let settings = |number, _| {
@@ -358,7 +359,7 @@ fn a_connection_without_any_answer_times_out_as_a_whole() {
     assert_eq!((simulated.outcome.metrics.connections, simulated.failures()), (2, vec![(Failure::Timeout, 8)]));
 }
 
-/// With HTTP/2 they did not count, with HTTP/1.1 they did.
+/// An interim response once counted as the first byte with HTTP/1.1, but not with HTTP/2.
 #[test]
 fn the_first_byte_is_that_of_the_final_response() {
     const INTERIM: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
@@ -392,8 +393,8 @@ fn the_first_byte_is_that_of_the_final_response() {
     }
 }
 
-/// A server of HTTP/2 that at first accepts no stream. Nothing was in flight when it accepted some, so nothing woke the
-/// connection, and the run never ended.
+/// An HTTP/2 server that at first accepts no streams. When it accepted some, nothing was in flight, so nothing woke the
+/// connection and the run never ended.
 #[test]
 fn higher_limit_of_streams_wakes_a_connection_without_requests() {
     let settings = |most| {
@@ -402,7 +403,7 @@ fn higher_limit_of_streams_wakes_a_connection_without_requests() {
         bytes
     };
     let responses: Vec<u8> = [1, 3, 5, 7].into_iter().flat_map(answer).collect();
-    // The server takes the beginning of the preface for its first request.
+    // The server counts the beginning of the preface as its first request.
     let respond = move |number, _| {
         let reply = |at_ns, bytes: Vec<u8>| Reply { at_ns, bytes, closes: false };
         if number > 0 {
@@ -418,16 +419,17 @@ fn higher_limit_of_streams_wakes_a_connection_without_requests() {
     assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (4, Vec::new()));
 }
 
-/// A connection without a request, and a request that could not be sent, once counted too: 12 requests to a server that
-/// does not speak HTTP/2 had 13 failures.
+/// A connection without a request, and a request that could not be sent, once counted as further failures: 12 requests
+/// to a server that does not speak HTTP/2 had 13 failures.
 #[test]
 fn a_request_fails_once() {
-    // The server takes the preface for its first request.
+    // The server counts the preface as its first request.
     let refuse = |_, now_ns| vec![Reply { bytes: b"HTTP/1.1 400 Bad\r\n\r\n".to_vec(), closes: true, at_ns: now_ns }];
     let plan = |plan: &mut crate::Plan| (plan.http2, plan.request_count) = (true, Some(2));
     let simulated = Simulation::new(Load::Closed, refuse).plan(plan).run();
     assert_eq!((simulated.outcome.metrics.requests, simulated.failures()), (2, vec![(Failure::InvalidResponse, 2)]));
-    // The server closes behind each response. `select` does not report that, so every second request is sent too late.
+    // The server closes the connection after each response. `select` does not report that, so every second request is
+    // sent too late.
     let close = |_, now_ns| vec![Reply { closes: true, ..Reply::at(now_ns) }];
     let plan = |plan: &mut crate::Plan| {
         (plan.connections, plan.request_count, plan.backend) = (1, Some(12), "select".to_owned());
@@ -449,7 +451,7 @@ fn connections_of_a_running_loop_are_replaced_at_the_connect_rate() {
     assert!((81..=102).contains(&responses), "{responses}");
 }
 
-/// The timeout once was that of the whole set-up, and the loop began with two connections.
+/// The timeout once applied to the whole set-up, so the loop began with two connections.
 #[test]
 fn set_up_may_take_longer_than_the_timeout() {
     let open = Rc::new(Cell::new(0));
@@ -467,8 +469,8 @@ fn set_up_may_take_longer_than_the_timeout() {
     assert_eq!(open.get(), 4);
 }
 
-/// A request that met unsent bytes of earlier ones was taken for one that the kernel had refused. The readiness that
-/// had been reported meanwhile was forgotten, and an edge is reported once.
+/// A request queued behind unsent bytes of earlier ones was once taken for one that the kernel had refused. The
+/// readiness reported in the meantime was cleared, and an edge is reported only once.
 #[test]
 fn every_backend_sends_a_long_pipeline_to_its_end() {
     let is_here = |name: &&str| name.parse().is_ok_and(|backend| landau_reactor::Reactor::new(backend).is_ok());
@@ -476,7 +478,7 @@ fn every_backend_sends_a_long_pipeline_to_its_end() {
         let plan = |plan: &mut crate::Plan| {
             (plan.connections, plan.pipeline, plan.request_count) = (1, 128, Some(400));
             (plan.timeout_ns, plan.backend) = (500 * MS, backend.to_owned());
-            // More than a socket takes at once.
+            // More than a socket accepts at once.
             let field = format!("Host: localhost\r\nX-Long: {}\r\n", "x".repeat(6000));
             let request = &mut plan.origins[0].requests[0];
             request.bytes = request.bytes.replace("Host: localhost\r\n", &field);
@@ -487,7 +489,8 @@ fn every_backend_sends_a_long_pipeline_to_its_end() {
     }
 }
 
-/// Timeouts are looked for every 20 ms at most: a response that came before was a good one, however late.
+/// Timeouts are checked every 20 ms at most. A response that arrived before the check once counted as a success,
+/// however late it was.
 #[test]
 fn late_response_is_a_timeout() {
     let respond = |number, now_ns| vec![Reply::at(now_ns + if number % 2 == 0 { 55 * MS } else { MS })];
@@ -502,7 +505,7 @@ fn late_response_is_a_timeout() {
     assert!(service.max_ns().abs_diff(50 * MS) < MS, "{}", service.max_ns());
 }
 
-/// The same for a response that ends with its connection, and for a stream of HTTP/2, which ends alone.
+/// The same for a response that ends with its connection, and for an HTTP/2 stream, which ends alone.
 #[test]
 fn late_end_of_a_connection_or_of_a_stream_is_a_timeout() {
     let end = |_, now_ns| {
@@ -521,7 +524,7 @@ fn late_end_of_a_connection_or_of_a_stream_is_a_timeout() {
         let mut settings = Vec::new();
         frame::write_settings(&[], &mut settings);
         let reply = |at_ns, bytes| Reply { at_ns, bytes, closes: false };
-        // The server takes the beginning of the preface for its first request.
+        // The server counts the beginning of the preface as its first request.
         if number > 0 {
             return Vec::new();
         }
@@ -534,7 +537,7 @@ fn late_end_of_a_connection_or_of_a_stream_is_a_timeout() {
     assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (1, vec![(Failure::Timeout, 1)]));
 }
 
-/// The time after the last response was left out, so that the rate was that of the first second.
+/// The time after the last response was once left out, so that the rate was that of the first second.
 #[test]
 fn run_that_its_duration_ends_lasts_until_then() {
     let respond = |number, now_ns| if now_ns < 1000 * MS { steady(number, now_ns) } else { Vec::new() };
@@ -560,7 +563,8 @@ fn server_that_stalls_for_longer_than_twice_the_timeout_is_not_gone() {
     assert!((8..30).contains(&timeouts), "{timeouts}");
 }
 
-/// A server that has not yet accepted the connections before: for a Unix socket that was a failure to connect.
+/// A server that has not yet accepted the earlier connections. With a Unix socket, this once counted as a failure to
+/// connect.
 #[test]
 #[cfg(target_os = "linux")]
 fn full_backlog_of_a_unix_socket_is_no_failure() {
@@ -570,7 +574,7 @@ fn full_backlog_of_a_unix_socket_is_no_failure() {
     assert_eq!((metrics.connections, metrics.responses, simulated.failures()), (8, 100, Vec::new()));
 }
 
-/// With TCP that is a handshake that does not complete.
+/// With TCP, this would be a handshake that does not complete.
 #[test]
 #[cfg(target_os = "linux")]
 fn backlog_that_stays_full_is_a_failure_to_connect() {

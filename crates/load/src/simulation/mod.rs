@@ -2,8 +2,8 @@
 //! a server that responds at given times of this clock.
 //!
 //! Load, server and controller run in one thread: the latter two act whenever the load waits. The kernel delivers bytes
-//! on a Unix socket before `send` returns, so a wait without an event, in which server and controller had nothing to
-//! do, means that nothing can happen before the next time that the load or the server waits for. The clock jumps there.
+//! on a Unix socket before `send` returns, so if a wait returns no event, and server and controller had nothing to do,
+//! nothing can happen before the next time that the load or the server waits for. The clock then jumps to that time.
 //! Neither the machine's speed nor its load changes the result.
 
 mod idle;
@@ -34,7 +34,7 @@ use std::time::Duration;
 /// A millisecond in nanoseconds.
 const MS: u64 = 1_000_000;
 
-/// When the load starts.
+/// The start of the load, in nanoseconds of the clock.
 const START_NS: u64 = 1000 * MS;
 
 /// Bytes that the simulated server sends. Times count from the start of the load.
@@ -42,7 +42,7 @@ const START_NS: u64 = 1000 * MS;
 struct Reply {
     at_ns: u64,
     bytes: Vec<u8>,
-    /// Whether the server closes the connection then.
+    /// Whether the server closes the connection after the bytes.
     closes: bool,
 }
 
@@ -53,10 +53,10 @@ impl Reply {
     }
 }
 
-/// Decides how the server replies to the request of a number, from 0, that arrives at a time.
+/// Returns the server's replies to a request, given its number, from 0, and the time at which it arrives.
 type Respond = Box<dyn FnMut(u64, u64) -> Vec<Reply>>;
 
-/// Sees each report of the worker and returns the next command of the controller.
+/// Receives each report of the worker and returns the next command of the controller.
 type Direct = Box<dyn FnMut(&Report) -> Option<Command>>;
 
 /// Returns the CPU time of the load at a time from its start, both in nanoseconds.
@@ -75,18 +75,18 @@ struct Server {
     listener: UnixListener,
     peers: Vec<Peer>,
     respond: Respond,
-    /// What the server sends to each connection without a request.
+    /// Bytes that the server sends to each connection without a request.
     greeting: Vec<u8>,
     requests: u64,
 }
 
 impl Server {
-    /// Does everything that is due. Returns whether there was anything.
+    /// Does everything that is due. Returns whether there was anything to do.
     fn act(&mut self, now_ns: u64) -> bool {
         let mut has_acted = false;
         while let Ok((stream, _)) = self.listener.accept() {
             stream.set_nonblocking(true).unwrap();
-            // A greeting without a delay would be repeated for ever at one instant.
+            // A greeting without a delay would be repeated forever at one instant.
             let at_ns = now_ns.saturating_sub(START_NS) + MS;
             let greeting = Reply { at_ns, bytes: self.greeting.clone(), closes: false };
             let replies = if self.greeting.is_empty() { VecDeque::new() } else { VecDeque::from([greeting]) };
@@ -135,16 +135,17 @@ impl Peer {
     }
 }
 
-/// The controller: directs the worker by its reports.
+/// The controller: sends commands in response to the worker's reports.
 struct Controller {
     link: Link,
     direct: Direct,
-    /// When it stops the load, in nanoseconds of the clock.
+    /// The time at which the controller stops the load, in nanoseconds of the clock.
     stop_ns: u64,
 }
 
 impl Controller {
-    /// Answers the reports that have arrived, and stops the load in time. Returns whether there was anything to do.
+    /// Answers the reports that have arrived, and stops the load when it is time. Returns whether there was anything to
+    /// do.
     fn act(&mut self, now_ns: u64) -> bool {
         self.link.fill().unwrap();
         let mut has_acted = now_ns >= self.stop_ns;
@@ -227,7 +228,7 @@ struct Simulation {
     plan: Plan,
     respond: Option<Respond>,
     greeting: Vec<u8>,
-    /// How many connections wait for the server at most, less one; `None` for the system's default.
+    /// The maximum number of connections that wait for the server, minus one; `None` for the system's default.
     backlog: Option<u32>,
     direct: Direct,
     stop_ns: u64,
@@ -240,7 +241,7 @@ struct Simulated {
     outcome: Outcome,
     /// The end of the load, in nanoseconds from its start.
     end_ns: u64,
-    /// How often the load waited for events.
+    /// The number of times that the load waited for events.
     wait_count: u64,
 }
 
@@ -281,7 +282,7 @@ pub(crate) fn plan(load: Load) -> Plan {
 }
 
 impl Simulation {
-    /// A load over four connections with a timeout of 20 s, against a server that is the function `respond`.
+    /// A load over four connections with a timeout of 20 s, against a server that replies by the function `respond`.
     fn new(load: Load, respond: impl FnMut(u64, u64) -> Vec<Reply> + 'static) -> Self {
         Self {
             plan: plan(load),
@@ -353,7 +354,7 @@ impl Simulation {
         let mut link = Link::new(own);
         let mut controller = Controller { link: Link::new(other), direct: self.direct, stop_ns: self.stop_ns };
         controller.link.send(&Command::Start { at_ns: START_NS }).unwrap();
-        // A loop opens its connections before the start, an idle load has no start.
+        // A loop opens its connections before the start; an idle load has no start.
         let began_ns = if self.plan.load == Load::Idle { START_NS } else { 1 };
         let (now_ns, controller) = (Rc::new(Cell::new(began_ns)), Rc::new(RefCell::new(controller)));
         let wait_count = Rc::new(Cell::new(0));

@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What the server has seen.
+/// The server's counters, and the fields that it received.
 #[derive(Default)]
 pub(crate) struct Seen {
     connections: AtomicU64,
@@ -18,7 +18,7 @@ pub(crate) struct Seen {
     fields: Mutex<Vec<String>>,
 }
 
-/// How the server answers a stream of a number, from 0 on.
+/// Writes the server's answer to a stream. The first argument is the number of the request, from 0.
 pub(crate) type Respond = fn(u64, u32, &mut Vec<u8>);
 
 /// A response with seven bytes of content.
@@ -34,8 +34,8 @@ pub(crate) fn respond(_: u64, stream: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Starts a server that runs until the end of the test process. It waits for `at_once` requests before it answers, as
-/// far as as many are still to come.
+/// Starts a server that runs until the end of the test process. It waits for `at_once` requests before it answers, or
+/// for a GOAWAY.
 fn serve(at_once: usize, settings: &'static [(Setting, u32)], respond: Respond) -> (String, Arc<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/a?b", listener.local_addr().unwrap());
@@ -124,7 +124,7 @@ fn streams_are_answered_in_any_order() {
 
 #[test]
 fn a_schedule_uses_several_streams() {
-    // Without a second request on the connection, no answer would come.
+    // Without a second request on the connection, the server would not answer.
     let (url, seen) = serve(2, &[], respond);
     let open = LoadSpec { rate: Some(1000.0), ..http2(&url, 2) };
     let outcome = run(&open);
@@ -137,7 +137,7 @@ fn a_schedule_uses_several_streams() {
 fn the_server_limits_the_streams() {
     let (url, seen) = serve(3, &[(Setting::MaxConcurrentStreams, 3)], respond);
     let outcome = run(&LoadSpec { request_count: Some(300), ..http2(&url, 100) });
-    // Before the server has said so, the client may have begun more.
+    // Before the server's SETTINGS arrive, the client may have opened more streams.
     assert_eq!(outcome.metrics.responses, 300, "{:?}", outcome.metrics.failures);
     assert!(seen.most_at_once.load(Ordering::SeqCst) <= 100);
 }
@@ -154,7 +154,7 @@ fn connections_end_after_their_last_request() {
 fn failures_are_those_of_their_stream() {
     let (url, _) = serve(1, &[], |number, stream, out| match number % 4 {
         0 => frame::write_rst_stream(stream, Code::REFUSED_STREAM, out),
-        // Less than promised.
+        // Less content than announced.
         1 => {
             let start = out.len();
             out.extend_from_slice(&[0; HEADER_BYTES]);

@@ -49,7 +49,7 @@ fn server_that_closes_idle_connections_fails_alive() {
     assert!(failed(&outcome).contains(&"alive"), "{:?} {:?}", outcome.gates, outcome.steps);
 }
 
-/// A server that closes all connections from the address `first` once a connection from `second` makes its second
+/// A server that closes all connections from the address `first` when a connection from `second` makes its second
 /// request. Returns its URL.
 fn server_that_closes_others(first: IpAddr, second: IpAddr) -> String {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
@@ -82,7 +82,7 @@ fn server_that_closes_others(first: IpAddr, second: IpAddr) -> String {
     url
 }
 
-/// Each worker was once counted after its own samples, and not again.
+/// The connections of each worker were once counted after its own samples, and not again.
 #[test]
 fn connection_lost_during_samples_of_another_worker_is_noticed() {
     let sources = ["127.0.0.2", "127.0.0.3"].map(|address| address.parse::<IpAddr>().unwrap());
@@ -137,7 +137,8 @@ fn server_of_slow_first_responses() -> (String, Arc<AtomicU64>) {
 
 #[test]
 fn connections_are_opened_few_at_a_time() {
-    // Each of 100 workers has one, and 64 begin. One worker alone opens 128 at a time, as many as the server's backlog.
+    // Each of 100 workers has one connection, and 64 workers begin. One worker alone opens 128 at a time, as many as
+    // the server's backlog.
     for (workers, n, bound) in [(100, 100, 64), (1, 400, 128)] {
         let (url, most) = server_of_slow_first_responses();
         let steps = IdleSpec { steps: vec![10, n], ..idle(n) };
@@ -159,7 +160,7 @@ impl Observer for CountReports {
     }
 }
 
-/// A worker that finds no server takes a second to say so. Others must not find out one after another.
+/// A worker that finds no server takes a second to report it. The others must not each find out in turn.
 #[test]
 fn no_further_worker_opens_connections_after_one_that_could_not() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

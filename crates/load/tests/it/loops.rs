@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A run that only an interrupt ends.
+/// The duration of a run that only an interrupt ends.
 const ENDLESS: Option<Duration> = Some(Duration::from_secs(3600));
 
 fn failures(outcome: &Outcome) -> Vec<(Failure, u64)> {
@@ -163,7 +163,8 @@ fn interrupted_run_reports_what_was_measured() {
     assert!(failures(&outcome).is_empty(), "{:?}", outcome.metrics.failures);
 }
 
-/// More requests fall due than can be sent. All of them were once handled before the controller was heard: never.
+/// More requests fall due than can be sent. All of them were once handled before any command, so commands were never
+/// handled.
 #[test]
 fn unreachable_rate_can_be_interrupted() {
     let server = serve(|_| (response(10), false));
@@ -209,7 +210,7 @@ fn answer(mut stream: TcpStream) {
     while stream.read(&mut buffer).is_ok_and(|count| count > 0) && stream.write_all(&response(3)).is_ok() {}
 }
 
-/// A closed loop without a duration once waited for ever for requests that it could not send.
+/// A closed loop without a duration once waited forever for requests that it could not send.
 #[test]
 fn closed_loop_without_a_duration_ends_when_the_server_is_gone() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -221,7 +222,8 @@ fn closed_loop_without_a_duration_ends_when_the_server_is_gone() {
         drop(listener);
         stream.write_all(&response(3)).unwrap();
     });
-    // Only the end without a response waits for the timeout; a response may be late on a busy machine.
+    // The timeout is long because a response may be late on a busy machine. Only the end without a response waits for
+    // it.
     let outcome = run(&LoadSpec { connections: 1, timeout: Duration::from_secs(5), ..spec(&url) });
     assert_eq!(outcome.metrics.responses, 1);
     assert_eq!(outcome.metrics.requests + outcome.metrics.not_made, 100);
@@ -248,7 +250,7 @@ fn connections_that_are_closed_at_once_are_retried_after_a_pause() {
     assert!((1..100).contains(&accepted), "{accepted}");
 }
 
-/// A reset was once a failed request, although none was in flight.
+/// A reset once counted as a failed request, although none was in flight.
 #[test]
 fn reset_of_an_idle_connection_is_not_a_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -17,7 +17,7 @@ fn public_hosts_need_permission() {
     }
     let allowed = LoadSpec { allowed_hosts: vec!["8.8.8.8".to_owned()], ..spec("http://8.8.8.8/") };
     assert!(Job::resolve(&allowed).is_ok());
-    // One public host among several URLs is enough.
+    // One public host among several URLs is enough for an error.
     let mixed = LoadSpec { urls: vec!["http://127.0.0.1/".to_owned(), "http://8.8.8.8/".to_owned()], ..spec("x") };
     assert!(matches!(Job::resolve(&mixed), Err(Error::HostNotAllowed { .. })));
 }

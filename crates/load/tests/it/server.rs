@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What the server does with the request of a number: the bytes to send, and whether to close then.
+/// Returns the server's reaction to a request, given its number: the bytes to send, and whether to close afterwards.
 pub(crate) type Respond = Arc<dyn Fn(u64) -> (Vec<u8>, bool) + Send + Sync>;
 
 /// A server that runs until the end of the test process.

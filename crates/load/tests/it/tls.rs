@@ -84,7 +84,7 @@ fn https_responses_and_handshakes_are_measured() {
     assert!(failed(&outcome).is_empty(), "{:?} {:?}", outcome.gates, outcome.metrics.failures);
 }
 
-/// The run passed, because no connection was said to have been attempted.
+/// The run once passed, because no connection counted as attempted.
 #[test]
 fn handshakes_that_never_end_fail_the_gate_connect() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -94,7 +94,7 @@ fn handshakes_that_never_end_fail_the_gate_connect() {
     assert!(outcome.metrics.failures.contains_key(&Failure::Tls), "{:?}", outcome.metrics.failures);
 }
 
-/// One request of 100 KB at once is more than the library keeps of its own accord.
+/// A single request of 100 KB is more than the library buffers by default.
 #[test]
 fn requests_of_more_than_a_buffer_of_tls_are_sent() {
     let headers = vec![format!("X-Long: {}", "x".repeat(100_000))];
@@ -123,7 +123,7 @@ fn a_server_that_does_not_agree_on_http2_is_named() {
 #[test]
 fn other_certificates_are_rejected_with_a_reason() {
     for (certificate, ca_file, expected) in [
-        // The server is reached by its address, and the certificate is for a name.
+        // The server is reached by its address, but the certificate is for a name.
         ("localhost", "localhost.pem", "not valid for name"),
         ("authority", "localhost.pem", "trust it with --ca FILE"),
         ("elsewhere", "elsewhere.pem", "not valid for name"),
@@ -134,7 +134,7 @@ fn other_certificates_are_rejected_with_a_reason() {
     }
 }
 
-/// The SETTINGS of a server of HTTP/2 may arrive with its last message of the handshake (0.5-RTT data). They were once
+/// The SETTINGS of an HTTP/2 server may arrive with its last handshake message (0.5-RTT data). They once counted as
 /// bytes without a request.
 #[test]
 fn settings_may_arrive_with_the_end_of_the_handshake() {
