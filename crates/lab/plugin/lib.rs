@@ -1,11 +1,11 @@
-//! A plugin for qemu that counts the guest's instructions by kernel function, exactly.
+//! A qemu plugin that counts the guest's instructions by kernel function, exactly.
 //!
 //! `crates/lab/build.rs` compiles it, without the Rust standard library and without qemu's headers, and landau includes
 //! it. `landau explain` writes it to a private directory and starts qemu with
 //! `-plugin FILE,symbols=SYMBOLS,out=COUNTS`.
 //!
-//! qemu adds code to the translation that increments a counter for every instruction. So nothing is sampled, and an
-//! interrupted block counts as far as it ran. At the first instruction of each block, a callback attributes the
+//! qemu adds code to the translation that increments a counter for every instruction. So nothing is sampled, and only
+//! the executed part of an interrupted block counts. At the first instruction of each block, a callback attributes the
 //! instructions since the last callback to the function that ran and its call chain ([`tree`]). The measured program
 //! executes a no-op that no compiler emits before and after each timed call (`crates/sys/src/marker.rs`); the counts
 //! between the two are kept, and written at the second one ([`output`]).
@@ -44,10 +44,12 @@ struct State {
 /// Set once by [`qemu_plugin_install`], and never freed.
 static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
 
-/// The bytes of the no-op that marks, except the last one: `nop dword ptr [rax+rax+…]` with `LAN` as the displacement.
+/// The bytes of the no-op that serves as a mark, except the last one: `nop dword ptr [rax+rax+…]` with `LAN` as the
+/// displacement.
 const MARK: [u8; 7] = [0x0f, 0x1f, 0x84, 0x00, b'L', b'A', b'N'];
 
-/// The last byte of a mark (`crates/sys/src/marker.rs`): a pass begins; a call of phase 0 to 31 begins, ends.
+/// The last byte of a mark (`crates/sys/src/marker.rs`): a pass begins; a call of phase 0 to 31 begins; such a call
+/// ends.
 const PASS: u8 = 0x01;
 const BEGIN: u8 = 0x20;
 const END: u8 = 0x40;

@@ -1,6 +1,6 @@
 //! Functions of the C library, which qemu is linked with: memory, files, abort.
 //!
-//! `unsafe` here calls C functions with integers and with valid slices; anything else has its own explanation.
+//! `unsafe` here calls C functions with integers and with valid slices; anything else is explained separately.
 
 use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};

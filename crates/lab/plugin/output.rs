@@ -1,4 +1,4 @@
-//! The file of counts: a sequence of entries, each a tag and numbers with seven bits in a byte, least significant
+//! The file of counts: a sequence of entries, each a tag and numbers in LEB128: seven bits per byte, least significant
 //! first.
 //!
 //! | tag | numbers | means |
@@ -13,7 +13,7 @@ use crate::library::{complain, create_file, write_all};
 use alloc::vec::Vec;
 use core::ffi::c_int;
 
-/// The file, and bytes that are not written yet.
+/// The file, and the bytes that are not yet written.
 pub(crate) struct Output {
     file: c_int,
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ impl Output {
         self.write();
     }
 
-    /// Writes a timed call, before `pairs` calls of [`Self::count`].
+    /// Begins the entry of a timed call; `pairs` calls of [`Self::count`] must follow.
     pub(crate) fn timed_call(&mut self, phase: u8, pairs: usize) {
         self.number(3);
         self.number(u64::from(phase));

@@ -1,4 +1,4 @@
-//! The part of qemu's plugin interface that is needed, declared here so that building landau needs no qemu headers.
+//! The required part of qemu's plugin interface, declared here so that building landau needs no qemu headers.
 //!
 //! There are two versions: 1, for qemu up to 8.2, where a counter is a variable of the plugin; and 3, for qemu 9.1 and
 //! later, where counters belong to qemu, one for each CPU.
@@ -21,7 +21,7 @@ pub struct Block {
     _private: [u8; 0],
 }
 
-/// An instruction of a block; valid as long as that.
+/// An instruction of a block; valid as long as the block.
 #[repr(C)]
 pub struct Instruction {
     _private: [u8; 0],
@@ -101,7 +101,8 @@ mod version {
     #[allow(non_upper_case_globals, reason = "the name is qemu's")]
     pub static qemu_plugin_version: c_int = 1;
 
-    /// The guest's instructions. The translation adds to it; only the emulating thread does and reads it.
+    /// The number of the guest's instructions. The translated code adds to it; only the emulating thread writes and
+    /// reads it.
     static COUNTER: AtomicU64 = AtomicU64::new(0);
 
     unsafe extern "C" {
@@ -115,24 +116,24 @@ mod version {
         );
     }
 
-    /// Nothing to do: the counter is there.
+    /// Does nothing: the counter already exists.
     pub(crate) fn prepare() -> bool {
         true
     }
 
-    /// Has an instruction add one to the counter whenever it is executed.
+    /// Makes an instruction add one to the counter whenever it is executed.
     pub(crate) fn count(instruction: *mut Instruction) {
         // SAFETY: `instruction` comes from `instructions`, within the callback that gave the block; the counter is a
         // word that lives as long as the process.
         unsafe { qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD, COUNTER.as_ptr().cast(), 1) };
     }
 
-    /// The counter.
+    /// Returns the counter.
     pub(crate) fn counted(_processor: c_uint) -> u64 {
         COUNTER.load(Ordering::Relaxed)
     }
 
-    /// The bytes of an instruction, at most 16 of them, through `buffer`.
+    /// Returns the bytes of an instruction, at most 16, in `buffer`.
     pub(crate) fn bytes(instruction: *mut Instruction, buffer: &mut [u8; 16]) -> &[u8] {
         // SAFETY: `instruction` comes from `instructions`, within the callback that gave the block.
         let size = unsafe { qemu_plugin_insn_size(instruction) }.min(buffer.len());
@@ -166,7 +167,7 @@ mod version {
         offset: usize,
     }
 
-    /// The table; qemu makes it in [`prepare`].
+    /// The table; qemu creates it in [`prepare`].
     static TABLE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
     unsafe extern "C" {
@@ -185,7 +186,7 @@ mod version {
         Counter { table: TABLE.load(Ordering::Relaxed), offset: 0 }
     }
 
-    /// Has qemu make the table.
+    /// Makes qemu create the table.
     pub(crate) fn prepare() -> bool {
         // SAFETY: the function takes a size and may be called while the plugin is installed.
         let table = unsafe { qemu_plugin_scoreboard_new(8) };
@@ -193,20 +194,20 @@ mod version {
         !table.is_null()
     }
 
-    /// Has an instruction add one to the counter whenever it is executed.
+    /// Makes an instruction add one to the counter whenever it is executed.
     pub(crate) fn count(instruction: *mut Instruction) {
         // SAFETY: `instruction` comes from `instructions`, within the callback that gave the block; the table was made
         // in `prepare` and is never freed.
         unsafe { qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ADD, counter(), 1) };
     }
 
-    /// The counter.
+    /// Returns the counter.
     pub(crate) fn counted(processor: c_uint) -> u64 {
         // SAFETY: the table was made in `prepare`; qemu gave the processor's number to the callback that asks.
         unsafe { qemu_plugin_u64_get(counter(), processor) }
     }
 
-    /// The bytes of an instruction, at most 16 of them, through `buffer`.
+    /// Returns the bytes of an instruction, at most 16, in `buffer`.
     pub(crate) fn bytes(instruction: *mut Instruction, buffer: &mut [u8; 16]) -> &[u8] {
         let room = buffer.len();
         // SAFETY: `instruction` comes from `instructions`, within the callback that gave the block; qemu writes at most

@@ -6,13 +6,13 @@
 use crate::library::read_file;
 use alloc::vec::Vec;
 
-/// The number of everything in the user half of the address space.
+/// The function number of all addresses in the user half of the address space.
 pub(crate) const USER: u32 = 0;
 
-/// The number of kernel addresses before the first symbol.
+/// The function number of kernel addresses before the first symbol.
 pub(crate) const UNKNOWN: u32 = 1;
 
-/// The kernel's half of the address space begins here.
+/// The start of the kernel's half of the address space.
 const KERNEL: u64 = 1 << 63;
 
 /// The kernel's symbols.

@@ -1,25 +1,27 @@
 //! Call chains, and the number of instructions that each function executed in each.
 //!
-//! The current function is always known from the block's address. The call chain is tracked from block to block: after
-//! a block that ends in a call comes a callee, after one that ends in a return comes a caller, and an entry of the
-//! kernel (system call, fault, interrupt) is a child of what it interrupted. A jump to another function replaces the
-//! current one, as a tail call does; the same rule handles the thunks for indirect calls. After a switch to another
-//! task the chain is that of the previous task until the next system call: functions are correct there, chains are not.
+//! The current function is always known from the block's address. The call chain is tracked from block to block: a
+//! block that ends in a call is followed by a callee, and one that ends in a return by a caller. A kernel entry (system
+//! call, fault, interrupt) is a child of the function that it interrupted. A jump to another function replaces the
+//! current one, as in a tail call; the same rule handles the thunks for indirect calls. After a task switch, the chain
+//! remains that of the previous task until the next system call: functions are then correct, but chains are not.
 
 use crate::output::Output;
 use crate::symbols::USER;
 use alloc::vec::Vec;
 
-/// A symbol that is an entry of the kernel: system call, fault, interrupt.
+/// The trait of a symbol that is a kernel entry: system call, fault, interrupt.
 pub(crate) const ENTRY: u32 = 1;
 
-/// A symbol that is the entry of page faults: the faulting instruction was counted and will be counted again.
+/// The trait of a symbol that is the entry of page faults: the faulting instruction was counted and will be counted
+/// again.
 pub(crate) const FAULT: u32 = 2;
 
 /// The maximum length of a chain.
 const DEEPEST: u32 = 250;
 
-/// The maximum number of nodes, more than any timed call needs; then chains are incomplete and the output says so.
+/// The maximum number of nodes, more than any timed call needs. Beyond it, chains are incomplete and the output says
+/// so.
 const MOST_NODES: usize = 1 << 20;
 
 /// How a block ends.
@@ -49,7 +51,7 @@ pub(crate) struct Block {
 }
 
 impl Exit {
-    /// Returns how a block ends whose last instruction has these bytes.
+    /// Returns how a block ends, from the bytes of its last instruction.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let is_prefix = |byte: u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3);
         let start = bytes.iter().position(|&byte| !is_prefix(byte)).unwrap_or(0);
@@ -126,7 +128,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Returns a tree with the root only.
+    /// Returns a tree with only the root.
     pub(crate) fn new() -> Self {
         let root = Node { parent: ROOT, function: USER, depth: 0, first_child: ROOT, next_sibling: ROOT, count: 0 };
         let block = Block { function: USER, traits: 0, is_start: false, length: 0, exit: Exit::Jump };

@@ -20,7 +20,7 @@ pub struct Search {
 /// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
-    /// The claim holds up to the first position and not from the second on. Those between cannot be tested.
+    /// The claim holds up to the first position and not from the second on. The kernels between them cannot be tested.
     Between(usize, usize),
     /// The claim does not hold for the first kernel, or holds for the last: there is nothing to search for.
     WrongEnd(usize),

@@ -1,4 +1,4 @@
-//! Selects the platform and obtains the kernels: as the user says, or as this host allows.
+//! Selects the platform and obtains the kernels, as the user specifies or as this host allows.
 
 use crate::error::Error;
 use crate::kernel::{self, Kernel, Kind, Source};
@@ -7,12 +7,12 @@ use crate::platform::{self, Platform};
 use crate::probe::{self, Outcome};
 use std::path::{Path, PathBuf};
 
-/// What will run, and how.
+/// The platform and the kernels of a run.
 #[derive(Debug)]
 pub struct Choice {
     /// The platform; a remote kernel always runs by ssh.
     pub platform: &'static dyn Platform,
-    /// Why this one, if others were tried.
+    /// Why this platform was selected, if others were tried.
     pub why: Option<String>,
     /// The kernels, in the order given.
     pub kernels: Vec<Kernel>,
@@ -42,8 +42,8 @@ fn refuse<T>(reason: String) -> Result<T, Error> {
     Err(Error::Guest(reason))
 }
 
-/// Obtains every kernel, and selects the platform for them: `wanted`, or else the preferred one that works. `report`
-/// is called before anything that takes long.
+/// Obtains every kernel, and selects the platform for them: `wanted`, or otherwise the preferred one that works.
+/// `report` is called before each slow operation.
 pub fn choose(
     words: &[String],
     wanted: Option<&'static dyn Platform>,
@@ -103,7 +103,7 @@ fn check_sources(
     Ok(())
 }
 
-/// Obtains all kernels. Any error ends it, except that a kernel missing from the archive is skipped if there are
+/// Obtains all kernels. Any error aborts this, except that a kernel missing from the archive is skipped if there are
 /// others.
 fn obtain_all(
     words: &[String],
@@ -129,7 +129,7 @@ fn obtain_all(
     }
 }
 
-/// Obtains one kernel. `boots`: the running kernel is taken from its file.
+/// Obtains one kernel. With `boots`, the running kernel is read from its file.
 fn obtain_one(
     word: &str,
     source: &Source,
@@ -165,7 +165,8 @@ fn running_image() -> Result<PathBuf, Error> {
     ))
 }
 
-/// Returns the preferred platform that can run these kernels and works, and why the ones before it do not.
+/// Returns the preferred platform that can run these kernels and works, and why the ones with a higher preference do
+/// not.
 fn preferred(
     kernels: &[Kernel],
     paths: &Paths,
@@ -173,7 +174,7 @@ fn preferred(
 ) -> Result<(&'static dyn Platform, Option<String>), Error> {
     let fits = |one: &&dyn Platform| one.preference() > 0 && check_kinds(*one, kernels).is_ok();
     let mut candidates: Vec<&'static dyn Platform> = platform::REGISTRY.iter().copied().filter(fits).collect();
-    // A platform that runs remote kernels only beside the running one comes last.
+    // A platform that does not run the remote kernels itself comes last: they are only measured beside the running one.
     let runs_all = |one: &&dyn Platform| kernels.iter().all(|kernel| one.runs(&kernel.kind));
     candidates.sort_by_key(|one| std::cmp::Reverse((runs_all(one), one.preference())));
     let mut reasons = Vec::new();
@@ -196,7 +197,7 @@ fn preferred(
     refuse(format!("no platform can run all of these kernels: they need {}; use separate runs", kinds.join(", ")))
 }
 
-/// Checks that the platform the user asked for works: otherwise each kernel would time out.
+/// Checks that the platform that the user chose works. Otherwise each kernel would time out.
 fn check_works(
     platform: &'static dyn Platform,
     kernels: &[Kernel],
@@ -209,8 +210,8 @@ fn check_works(
     refuse_broken(platform, &outcome, paths, "use --platform exact")
 }
 
-/// Checks that no earlier probe showed that the platform does not work. Nothing is booted: among the kernels of a
-/// bisection, one that does not boot is nothing unusual, and no evidence about the platform.
+/// Checks that no earlier probe showed that the platform does not work. Nothing is booted: in a bisection, a kernel
+/// that does not boot is nothing unusual, and is not evidence about the platform.
 pub fn check_known(platform: &dyn Platform, paths: &Paths, instead: &str) -> Result<(), Error> {
     if platform.unproven_device().is_none() {
         return Ok(());
@@ -221,7 +222,7 @@ pub fn check_known(platform: &dyn Platform, paths: &Paths, instead: &str) -> Res
     }
 }
 
-/// Returns an error if a platform does not work. `instead`: what the user can do.
+/// Returns an error if a platform does not work. `instead` is what the user can do.
 fn refuse_broken(platform: &dyn Platform, outcome: &Outcome, paths: &Paths, instead: &str) -> Result<(), Error> {
     if outcome.works {
         return Ok(());
@@ -249,7 +250,7 @@ mod tests {
     use crate::machine::Machine;
     use landau_record::schema::{Lab, Unit};
 
-    /// A platform whose device proves nothing by opening.
+    /// A platform whose device may open although the platform does not work.
     #[derive(Debug)]
     struct Broken;
 
@@ -288,7 +289,7 @@ mod tests {
     }
 
     /// Guards against kernels that are all untestable because the platform is known not to work, and against a probe
-    /// that takes a kernel that does not boot for a platform that does not work.
+    /// that mistakes a kernel that does not boot for a platform that does not work.
     #[test]
     fn a_platform_that_is_known_not_to_work_is_refused_with_what_to_do() {
         let cache = tempfile::tempdir().unwrap();

@@ -93,7 +93,7 @@ impl<R: Read> ZstdReader<R> {
     /// Reads the header of the next frame with data; returns whether there is one.
     fn next_frame(&mut self) -> io::Result<bool> {
         loop {
-            // Without any byte the data has ended; with one there must be a header.
+            // Without another byte the data has ended; with one, there must be a header.
             let mut first = Vec::with_capacity(1);
             self.data.by_ref().take(1).read_to_end(&mut first)?;
             if first.is_empty() {
@@ -195,11 +195,11 @@ pub(crate) mod tests {
         Compression::Zstd.reader(bytes).unwrap()?.read_to_string(&mut text).map(|_| text)
     }
 
-    /// Guards against a damaged kernel that is booted: ruzstd computes the checksum, and leaves its use to the caller.
+    /// Guards against booting a damaged kernel: ruzstd computes the checksum, but leaves the comparison to the caller.
     #[test]
     fn the_checksum_of_zstd_is_compared() {
         assert_eq!(read(&WITH_CHECKSUM).unwrap(), "a kernel, a kernel, and a kernel");
-        // A letter, and the checksum itself.
+        // Damages a letter, and the checksum itself.
         for at in [12, 32] {
             let mut damaged = WITH_CHECKSUM;
             damaged[at] ^= 1;
@@ -208,7 +208,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Guards against a kernel cut after the first frame: `zstd` itself joins frames, and `pzstd` writes several.
+    /// Guards against a kernel truncated after the first frame: `zstd` itself joins frames, and `pzstd` writes several.
     #[test]
     fn every_frame_of_zstd_is_read() {
         let first = b"\x28\xb5\x2f\xfd\x24\x06\x31\0\0first \xd2\xfd\xb5\x11";

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How much of the output is compared.
+/// The number of bytes of the output that are compared.
 const COMPARED_BYTES: usize = 4 << 10;
 
 /// After this long without output an empty line is typed, to get the prompt again.
@@ -49,7 +49,7 @@ impl Script {
             return None;
         }
         let step = self.steps.pop_front()?;
-        // Output from before an answer is no reaction to it.
+        // Output from before an answer cannot be a reaction to it.
         self.output.clear();
         Some(format!("{}\r", step.answer).into_bytes())
     }
@@ -106,7 +106,7 @@ mod tests {
             for bytes in shown.chunks(size) {
                 typed.extend(script.receive(bytes).unwrap_or_default());
             }
-            // If everything arrives at once, it ends with the shell's prompt and not with the login.
+            // If everything arrives at once, the output ends with the shell's prompt, not with the login.
             let expected: &[u8] = if size == shown.len() { b"" } else { b"root\rls\r" };
             assert_eq!(typed, expected, "chunks of {size}");
         }

@@ -22,7 +22,7 @@ pub struct Package {
     pub name: String,
     /// Its version, such as `6.1.187-1`.
     pub version: String,
-    /// Its architecture, as Debian calls it.
+    /// Debian's name of its architecture.
     pub architecture: String,
     /// The names of the packages it depends on, without versions and alternatives.
     pub depends: Vec<String>,
@@ -175,7 +175,7 @@ fn name_of<R: Read>(entry: &tar::Entry<R>) -> Option<String> {
     Some(path.to_str()?.trim_start_matches("./").to_owned())
 }
 
-/// Returns which of the three files an entry is: in `boot`, or in the modules' folder as in newer packages.
+/// Returns which of the three files an entry is. They are in `boot`, or in newer packages in the modules' folder.
 fn role(place: &str) -> Option<&'static str> {
     const ROLES: [(&str, &str); 4] =
         [("vmlinuz", "vmlinuz"), ("vmlinux", "vmlinuz"), ("config", "config"), ("System.map", "System.map")];
@@ -225,7 +225,7 @@ pub(crate) enum Copying {
     Write(io::Error),
 }
 
-/// Copies everything that can be read; the error says which side failed.
+/// Copies everything up to the end of the input; the error says which side failed.
 pub(crate) fn copy(from: &mut impl Read, to: &mut impl io::Write) -> Result<(), Copying> {
     let mut piece = vec![0; 1 << 16];
     loop {

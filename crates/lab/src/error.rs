@@ -1,8 +1,8 @@
-//! Why a kernel could not be obtained, booted or measured.
+//! An error from obtaining, booting or measuring a kernel.
 
 use std::path::Path;
 
-/// Why a kernel could not be obtained, booted or measured.
+/// An error from obtaining, booting or measuring a kernel.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,7 +27,7 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
-    /// Nobody named a folder for kernels and the results of probes, and the user has none.
+    /// There is no folder for kernels and the results of probes: none was named, and the user has no default one.
     #[error("no cache directory: neither HOME nor XDG_CACHE_HOME is set; name a directory with --cache")]
     NoCache,
     /// A kernel could not be obtained.
@@ -45,7 +45,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the error that a platform cannot be used, for a reason that says what to do.
+    /// Returns the error for a platform that cannot be used. The reason also says what to do.
     pub(crate) fn unusable(platform: &str, reason: impl Into<String>) -> Self {
         Self::Platform { platform: platform.to_owned(), reason: reason.into() }
     }

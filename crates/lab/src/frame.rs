@@ -1,8 +1,8 @@
 //! Messages over a serial line to which the kernel may write at any time.
 //!
 //! A message is one line: a marker that no kernel writes, a sequence number, the length and the CRC-32 of the rest, and
-//! the content, deflated, in base64. Anything else is text of the console. A kernel message inside a frame makes the
-//! frame invalid, which the next sequence number reveals.
+//! the content, deflated, in base64. Anything else is console output. A kernel message inside a frame makes the frame
+//! invalid, which the next sequence number reveals.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,12 +27,12 @@ fn sum(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// What arrived over the line.
+/// An item that arrived over the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// A valid message.
     Message(Vec<u8>),
-    /// A corrupt or lost message, with what is known of it.
+    /// A corrupt or lost message, with what is known about it.
     Corrupt(String),
     /// A line of the console.
     Text(String),
@@ -57,7 +57,7 @@ impl Decoder {
         items
     }
 
-    /// Returns the incomplete last line, once the stream has ended.
+    /// Returns the incomplete last line, after the stream has ended.
     pub fn finish(mut self) -> Vec<Item> {
         let mut items = Vec::new();
         let rest = std::mem::take(&mut self.pending);

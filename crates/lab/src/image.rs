@@ -10,14 +10,14 @@ use std::path::Path;
 
 mod elf;
 
-/// What `--kernel` accepts.
+/// The values that `--kernel` accepts.
 pub const ACCEPTED: &str = "--kernel takes a bzImage or vmlinux of Linux for x86-64, a Debian kernel package (.deb), \
                           debian:VERSION, or host";
 
 /// The result of [`inspect`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// What the file is.
+    /// The kind of the file.
     pub kind: Kind,
     /// The release that a kernel reports, such as `6.1.0-53-cloud-amd64`.
     pub release: Option<String>,
@@ -57,7 +57,7 @@ impl Found {
     }
 }
 
-/// How much of a file is read to identify it.
+/// The number of bytes of a file that are read to identify it.
 const HEAD_BYTES: u64 = 64 << 10;
 
 /// Identifies a file.
@@ -144,7 +144,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     Some(slice.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
 }
 
-/// Reads the x86 boot protocol's header: whether it is for 64 bits, complete, and which release.
+/// Reads the header of the x86 boot protocol: whether the kernel is 64-bit and complete, and its release.
 fn bz_image(head: &[u8], len: u64) -> Found {
     const LOADED_HIGH: u64 = 1;
     const KERNEL_64: u64 = 1;

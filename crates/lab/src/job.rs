@@ -1,4 +1,4 @@
-//! What the host asks of a guest, and what the guest answers. Both are this program.
+//! The job that the host gives to a guest, and the guest's messages. Host and guest run the same program.
 
 use landau_record::schema::{EndOutcome, Unit};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ pub const JOB_PATH: &str = "lab/job.json";
 /// The kernel argument that makes the program an init; the kernel passes it on as an environment variable.
 pub const VARIABLE: &str = "LANDAU_LAB";
 
-/// What a guest has to measure.
+/// A guest's job: what to measure, and how.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Job {
@@ -19,7 +19,7 @@ pub struct Job {
     pub names: Vec<String>,
     /// `smoke`, `quick` or `full`.
     pub study: String,
-    /// Passes of each case; `None`: as many as the study has.
+    /// Number of passes of each case; `None` for the number of the study.
     pub pass_count: Option<u32>,
     /// `benchmark.parameter=value`, in the order given.
     pub settings: Vec<String>,
@@ -27,25 +27,25 @@ pub struct Job {
     pub seed: u64,
     /// What the guest's clock counts.
     pub unit: Unit,
-    /// How long the guest idles before it measures, in seconds of its clock.
+    /// The time that the guest idles before it measures, in seconds of its clock.
     pub settle_s: u64,
     /// Sysctls to set, by name.
     pub sysctls: BTreeMap<String, String>,
-    /// Where a kernel is expected to stop: from there on, windows have one step.
+    /// The place where a kernel is expected to stop: from there on, windows have one step.
     pub step_windows: Option<landau_engine::StepWindows>,
     /// Whether the guest sends the kernel's symbols first.
     pub symbols: bool,
     /// Whether the guest only comes up and measures nothing.
     pub probe: bool,
-    /// The device that connects it to the host; `None`: the first serial port.
+    /// The device that connects it to the host; `None` for the first serial port.
     pub line: Option<String>,
     /// Whether the guest first enters a new network namespace.
     pub own_network: bool,
-    /// The folder for the benchmarks' files; `None`: the one for temporary files.
+    /// The folder for the benchmarks' files; `None` for the folder of temporary files.
     pub scratch: Option<PathBuf>,
 }
 
-/// A message of the guest.
+/// A message from the guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
@@ -59,7 +59,7 @@ pub enum Message {
     Done {
         /// How the run ended.
         outcome: EndOutcome,
-        /// How long the run took, in milliseconds of the guest's clock.
+        /// The elapsed time of the run, in milliseconds of the guest's clock.
         elapsed_ms: u64,
     },
     /// It cannot measure, for this reason.

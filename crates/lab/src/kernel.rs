@@ -1,4 +1,4 @@
-//! A kernel: what it is, where it comes from, and why it could not be obtained. Every other file here builds on these
+//! Types for a kernel: its kind, its source, and the errors of obtaining it. Every other file here builds on these
 //! types.
 
 use crate::compression::Compression;
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 pub enum Disk {
     /// QEMU's own format.
     Qcow2,
-    /// The disk's bytes as they are.
+    /// The plain bytes of the disk.
     Raw,
 }
 
-/// What a file, or a kernel without a file, is.
+/// The kind of a file, or of a kernel without a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Linux for x86-64 in the form that boot loaders take.
+    /// Linux for x86-64 in the form that boot loaders load.
     BzImage,
     /// Linux for x86-64 as the linker wrote it. qemu boots it only if it has the PVH note.
     Vmlinux {
@@ -41,13 +41,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether an x86-64 machine can boot it directly.
+    /// Returns whether an x86-64 machine can boot it directly.
     pub fn is_bootable(&self) -> bool {
         matches!(self, Self::BzImage | Self::Vmlinux { .. })
     }
 }
 
-/// What a value of `--kernel` names.
+/// The source that a value of `--kernel` names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// The running kernel.
@@ -66,7 +66,7 @@ pub enum Source {
 
 impl Source {
     /// Parses a value of `--kernel`. A value without a known prefix is a file; a file whose name begins with a known
-    /// prefix is written with `./`.
+    /// prefix must be written with `./`.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Ok(match text.split_once(':') {
             _ if text == "host" => Self::Host,
@@ -80,7 +80,7 @@ impl Source {
     }
 }
 
-/// Whether `[USER@]HOST[:PORT]` has a host; an IPv6 address may begin with two colons.
+/// Returns whether `[USER@]HOST[:PORT]` has a host; an IPv6 address may begin with two colons.
 fn has_host(target: &str) -> bool {
     let host = target.rsplit('@').next().unwrap_or_default();
     !host.is_empty() && host.strip_prefix(':').is_none_or(|rest| rest.contains(':'))
@@ -136,7 +136,7 @@ impl Kernel {
     }
 }
 
-/// Why a kernel could not be obtained.
+/// An error from obtaining a kernel.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -167,7 +167,7 @@ pub enum Error {
     /// No kernel of Debian's archive matches, or several do.
     #[error("debian:{wanted}: {what}; available: {}", if known.is_empty() { "none" } else { known })]
     Version {
-        /// The version asked for.
+        /// The requested version.
         wanted: String,
         /// Why it does not select one kernel.
         what: String,

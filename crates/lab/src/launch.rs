@@ -1,4 +1,4 @@
-//! How a guest is started, how long it may take, and how it can end.
+//! How a guest is started, its time limits, and how it can end.
 
 use crate::console::Script;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The least time to boot: an emulated kernel on a busy host is slow.
 const LEAST_START: Duration = Duration::from_secs(300);
 
-/// How long a child may take to clean up once it is done or no longer needed.
+/// The time that a child may take to clean up after it is done or no longer needed.
 const CHILD_GRACE: Duration = Duration::from_secs(5);
 
 /// A guest to start.
@@ -17,11 +17,12 @@ const CHILD_GRACE: Duration = Duration::from_secs(5);
 pub struct Launch {
     /// The command. Its standard output is the guest's connection to the host.
     pub command: Command,
-    /// Written to its standard input, which then stays open until the guest is done. `None`: standard input is empty.
+    /// Written to its standard input, which then stays open until the guest is done. `None` for an empty standard
+    /// input.
     pub input: Option<Vec<u8>>,
     /// Typed on its console until the guest is up.
     pub script: Option<Script>,
-    /// How long it may take to exit by itself once it is done or no longer needed.
+    /// The time that it may take to exit on its own after it is done or no longer needed.
     pub grace: Duration,
 }
 
@@ -75,7 +76,7 @@ pub enum Ending {
     Silent,
     /// It took too long in total.
     Overtime,
-    /// The process ended without a message of the guest; its exit status and last output.
+    /// The process ended without a message from the guest; its exit status and last output.
     Exited(String),
     /// The user interrupted it.
     Interrupted,

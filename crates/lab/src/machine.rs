@@ -1,4 +1,4 @@
-//! What a platform makes a machine of: kernel, program, memory, and how to log in.
+//! The description of a machine for a platform: kernel, program, memory, and how to log in.
 
 use crate::kernel::{Kernel, Kind};
 use std::path::Path;
@@ -43,7 +43,7 @@ pub struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Whether it boots a disk image instead of a kernel.
+    /// Returns whether it boots a disk image instead of a kernel.
     pub(crate) fn boots_disk(&self) -> bool {
         matches!(self.kernel.kind, Kind::DiskImage(_))
     }

@@ -1,5 +1,5 @@
-//! Measures several kernels, some at a time, each with its own machine and record. One that fails does not affect the
-//! others.
+//! Measures several kernels, a given number at a time, each with its own machine and record. One that fails does not
+//! affect the others.
 
 use crate::error::Error;
 use crate::job::Job;
@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What to measure, under which kernels, and where the records go.
+/// A run under several kernels: what to measure, and where the records go.
 #[derive(Debug)]
 pub struct Matrix<'a> {
     /// The kernels.
     pub kernels: &'a [Kernel],
-    /// What runs them.
+    /// The platform that runs them.
     pub platform: &'static dyn Platform,
-    /// What each guest does.
+    /// The job of each guest.
     pub job: &'a Job,
     /// The program that measures, usually the running one.
     pub program: &'a Path,
@@ -40,10 +40,10 @@ pub struct Matrix<'a> {
     pub append: &'a str,
     /// The time limits of each guest.
     pub timeouts: Timeouts,
-    /// How many machines run at a time.
+    /// The number of machines that run at a time.
     pub parallel: usize,
-    /// Whether records that exist are kept if they are complete or their kernel panicked, and the others are measured
-    /// again.
+    /// Whether existing records are kept if they are complete or if their kernel panicked. The other kernels are
+    /// measured again.
     pub resume: bool,
     /// The command line of the run.
     pub command: &'a [String],
@@ -166,14 +166,14 @@ impl Matrix<'_> {
 }
 
 /// Reads the record of an earlier run. `None` if the file has no complete line: that run was killed before it measured
-/// anything. A file that is no record, or that this version cannot read, is an error, so that it is kept.
+/// anything. A file that is not a record, or that this version cannot read, is an error, so that it is not overwritten.
 fn read_earlier(path: &Path) -> Result<Option<Record>, Error> {
     let bytes = read_file(path)?;
     let is_header_torn = !bytes.contains(&b'\n') && (bytes.is_empty() || bytes.starts_with(b"{"));
     if is_header_torn { Ok(None) } else { Ok(Some(Record::parse(&path.display().to_string(), &bytes)?)) }
 }
 
-/// Checks that a record is not of another build of the kernel: two builds may report the same release.
+/// Checks that a record is not from another build of the kernel: two builds may report the same release.
 fn check_kernel(path: &Path, record: &Record, kernel: &Kernel) -> Result<(), Error> {
     let recorded = record.lab.as_ref().and_then(|lab| lab.kernel.as_ref()).map_or("", |one| one.sha256.as_str());
     if recorded.is_empty() || kernel.sha256.is_empty() || recorded == kernel.sha256 {
@@ -191,7 +191,7 @@ fn check_kernel(path: &Path, record: &Record, kernel: &Kernel) -> Result<(), Err
     )))
 }
 
-/// Checks that a record to keep has the benchmarks that are asked for.
+/// Checks that a record to keep has the requested benchmarks.
 fn check_names(path: &Path, record: &Record, names: &[String]) -> Result<(), Error> {
     let has = |name: &&String| {
         let of_skip = |label: &str| label.split_whitespace().next() == Some(name.as_str());
@@ -206,8 +206,8 @@ fn check_names(path: &Path, record: &Record, names: &[String]) -> Result<(), Err
     }
 }
 
-/// Returns what became of a kernel whose record says it finally; `None` if it must be measured again. A kernel that
-/// panicked panics again, but a guest that hung or exited may have been stopped by this host.
+/// Returns the outcome of a kernel whose record is final; `None` if it must be measured again. A kernel that panicked
+/// would panic again, but a guest that hung or exited may have been stopped by this host.
 fn final_outcome(path: &Path, record: &Record) -> Option<KernelOutcome> {
     match (record.end.as_ref()?.outcome, record.crashes.last()) {
         (EndOutcome::Complete, _) => Some(KernelOutcome::Kept(path.to_owned())),
@@ -297,8 +297,7 @@ mod tests {
         Record { end, crashes: crash.into_iter().collect(), ..Record::default() }
     }
 
-    /// Guards against a guest that a time limit of a busy host stopped, whose record `--resume` took for final and for
-    /// a success.
+    /// A time limit may stop a guest on a busy host. `--resume` once took its record as final and as a success.
     #[test]
     fn only_complete_records_and_panics_are_final() {
         let outcome = |outcome, crash| final_outcome(Path::new("r"), &record(outcome, crash));
@@ -313,7 +312,7 @@ mod tests {
         assert!(final_outcome(Path::new("r"), &Record::default()).is_none());
     }
 
-    /// Guards against the record of a kernel that was rebuilt, which `--resume` kept as that of the new build.
+    /// The kernel was rebuilt, and `--resume` once kept the record of the old build as that of the new one.
     #[test]
     fn the_record_of_another_build_or_without_a_benchmark_is_not_kept() {
         let build = |sum: char| Kernel {

@@ -1,10 +1,10 @@
-//! What the lab reports while it runs; several kernels may run at once.
+//! The lab's reports while it runs; several kernels may run at once.
 
 use crate::kernel::Kernel;
 use crate::outcome::KernelOutcome;
 use landau_record::schema::Line;
 
-/// Receives what happens to each kernel.
+/// Receives the events of each kernel.
 pub trait KernelObserver: Sync {
     /// A machine is started.
     fn started(&self, _kernel: &Kernel) {}

@@ -17,7 +17,7 @@ pub fn default_cache() -> Option<PathBuf> {
 }
 
 /// Obtains the kernel that `text` names. Fetched and unpacked files go into `cache` and nowhere else; `report` is
-/// called before anything that takes long. A [`Source`] without a file is an error.
+/// called before each slow operation. A [`Source`] without a file is an error.
 pub fn obtain(text: &str, cache: &Path, report: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
     match Source::parse(text)? {
         Source::File(path) if matches!(path.try_exists(), Ok(false)) => Err(Error::NotFound(text.to_owned())),

@@ -1,16 +1,16 @@
-//! What became of one kernel of a run.
+//! The outcome of one kernel of a run.
 
 use landau_record::schema::Crash;
 use std::path::{Path, PathBuf};
 
-/// What became of a kernel.
+/// The outcome of a kernel.
 #[derive(Debug)]
 pub enum KernelOutcome {
     /// Everything was measured.
     Measured(PathBuf),
     /// The complete record existed already.
     Kept(PathBuf),
-    /// Some passes failed, or the guest could not go on, for the reason that it gave.
+    /// Some passes failed, or the guest could not continue, for the reason that it gave.
     Incomplete(PathBuf, Option<String>),
     /// The kernel stopped; the record contains what was measured until then.
     Crashed(PathBuf, Box<Crash>),

@@ -89,7 +89,8 @@ mod tests {
         let (part, short) = (folder.path().join("part"), folder.path().join("short"));
         std::fs::write(&part, loaded_part(&bytes)).unwrap();
         assert!(loaded_part(&bytes).len() < bytes.len());
-        // A child of another test may hold what this process has open for writing; the system does not execute that.
+        // A child process of another test may hold a file open that this process has open for writing, and the kernel
+        // does not execute such a file.
         assert!(Command::new("install").args([&part, &short]).status().unwrap().success());
         let listed = Command::new(&short).arg("--list").output().unwrap();
         assert!(String::from_utf8_lossy(&listed.stdout).contains("the_loaded_part_of_this_test_runs"));

@@ -1,5 +1,5 @@
-//! Whether a platform works whose device proves nothing by opening. A guest is booted, once for each boot of the host
-//! and version of the emulator, and the result kept in the cache.
+//! Tests whether a platform works, if opening its device proves nothing. Boots a guest, once for each boot of the host
+//! and version of the emulator, and keeps the result in the cache.
 
 use crate::error::{Error, io};
 use crate::job::{Job, Message};
@@ -15,17 +15,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the guest may take to come up. With a working hypervisor it takes a second or two.
+/// The time limit for the guest to come up. With a working hypervisor it takes a second or two.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// What booting a guest showed.
+/// The outcome of booting a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Whether the guest came up and did its job.
     pub works: bool,
-    /// What was observed.
+    /// The observation.
     pub why: String,
-    /// What the outcome is valid for: the host's boot, the platform's version, its device.
+    /// The conditions under which the outcome is valid: the host's boot, the platform's version, its device.
     key: Vec<String>,
 }
 
@@ -62,11 +62,11 @@ fn kept(platform: &dyn Platform, cache: &Path, key: &[String]) -> Option<Outcome
 
 /// Returns whether the platform works: from an earlier probe, or by booting this kernel.
 ///
-/// A kernel of a kind that the platform does not run is an error, and says nothing about the platform.
+/// A kernel of a kind that the platform does not run is an error, and is not evidence about the platform.
 ///
-/// A kernel that boots nowhere looks like a platform that does not work; the outcome names the kernel. It is asked
-/// again after the next boot of the host, or when the file in the cache is removed. An outcome that cannot be kept is
-/// reported, and returned all the same.
+/// A kernel that boots nowhere looks like a platform that does not work; the outcome names the kernel. The test is
+/// repeated after the next boot of the host, or when the file in the cache is removed. An outcome that cannot be kept
+/// is reported, but still returned.
 pub fn probe(
     platform: &dyn Platform,
     kernel: &Kernel,
@@ -93,14 +93,15 @@ pub fn probe(
     Ok(outcome)
 }
 
-/// Writes an outcome to its file in the cache. It appears there as a whole: other runs may read it meanwhile.
+/// Writes an outcome to its file in the cache. The file is replaced atomically, because other runs may read it at the
+/// same time.
 fn keep(outcome: &Outcome, cache: &Path, path: &Path) -> Result<(), Error> {
     let text = serde_json::to_string(outcome).map_err(|error| Error::Guest(error.to_string()))?;
     std::fs::create_dir_all(cache).map_err(|source| io("create", cache, source))?;
     let beside = path.with_extension(format!("{}.part", std::process::id()));
     let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
     if written.is_err() {
-        // It may not exist; the error says what failed.
+        // The file may not exist; the error says what failed.
         let _ = std::fs::remove_file(&beside);
     }
     written.map_err(|source| io("write", path, source))
@@ -165,7 +166,7 @@ mod tests {
         assert!(error.contains(&blocked.display().to_string()), "{error}");
     }
 
-    /// Guards against user-mode Linux as proof that kvm does not work.
+    /// Guards against taking user-mode Linux as proof that kvm does not work.
     #[test]
     fn a_kernel_that_the_platform_does_not_run_is_an_error_and_no_outcome() {
         let cache = tempfile::tempdir().unwrap();

@@ -25,7 +25,7 @@ impl Progress {
         }
     }
 
-    /// Whether the guest sent its plan.
+    /// Returns whether the guest has sent its plan.
     pub(crate) fn has_plan(&self) -> bool {
         !self.labels.is_empty()
     }

@@ -20,20 +20,20 @@ use std::mem::discriminant;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The least number of the console's last lines that a crash records.
+/// The minimum number of the console's last lines that are recorded for a crash.
 const CONSOLE_LINES: usize = 40;
 
-/// How many lines before a panic's own line it records: the oops that led to it.
+/// The number of lines that are recorded before the line of a panic: the oops that led to it.
 const LINES_BEFORE_PANIC: usize = 20;
 
-/// What to measure and how.
+/// A run under one kernel: what to measure, and how.
 #[derive(Debug, Clone, Copy)]
 pub struct RunSpec<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
-    /// What runs it.
+    /// The platform that runs it.
     pub platform: &'static dyn Platform,
-    /// What the guest does.
+    /// The job of the guest.
     pub job: &'a Job,
     /// The program that measures, usually the running one.
     pub program: &'a Path,
@@ -49,7 +49,7 @@ pub struct RunSpec<'a> {
     pub emulator_arguments: &'a [String],
     /// The guest's time limits.
     pub timeouts: Timeouts,
-    /// The start of the run, RFC 3339: the guest's clock does not know the date.
+    /// The start of the run (RFC 3339), because the guest's clock does not know the date.
     pub started: &'a str,
     /// The command line of the run.
     pub command: &'a [String],
@@ -107,7 +107,7 @@ struct Boot {
     progress: Progress,
 }
 
-/// Where and how a boot stopped.
+/// The place at which a boot stopped, and how.
 #[derive(Debug, Clone, Copy)]
 struct Stopped<'a> {
     pass: Option<u32>,
@@ -120,7 +120,8 @@ impl<'a> Stopped<'a> {
         Self { pass: progress.pass(), last_n: progress.last_n(), how }
     }
 
-    /// Whether this second boot stopped where the first did, which may have done steps that it could not report.
+    /// Returns whether this second boot stopped where the first one did. The first one may have done steps that it
+    /// could not report.
     fn is_where(&self, first: &Self, guest: Guest) -> bool {
         let (Some(last), Some(again)) = (first.last_n, self.last_n) else { return false };
         let is_near = again >= last && (!guest.reports_windows || again <= last + u64::from(WINDOW_MAX));
@@ -128,19 +129,19 @@ impl<'a> Stopped<'a> {
     }
 }
 
-/// What the guests of a platform do.
+/// The properties of a platform's guests.
 #[derive(Debug, Clone, Copy)]
 struct Guest {
-    /// They repeat a run exactly.
+    /// Whether they repeat a run exactly.
     repeats: bool,
-    /// They report each window before the next one, so that at most one is missing when they stop. On several
-    /// processors they report twice a second at best.
+    /// Whether they report each window before the next one, so that at most one is missing when they stop. On several
+    /// processors they report at most twice a second.
     reports_windows: bool,
 }
 
 impl Guest {
     fn of(platform: &dyn Platform) -> Self {
-        // A machine that is booted has one processor.
+        // A machine that the lab boots has one processor.
         Self { repeats: platform.unit() == Unit::Instructions, reports_windows: platform.boots() }
     }
 }
@@ -150,7 +151,7 @@ impl Guest {
 struct Place {
     /// The last n with a sample in the record.
     last_n: Option<u64>,
-    /// The boots that stopped by themselves.
+    /// The number of boots that stopped on their own.
     boots: u32,
     same_place: Option<bool>,
     every_last_n: Vec<u64>,
@@ -201,7 +202,7 @@ pub fn measure(
     let start = Instant::now();
     let boot = boot(spec, spec.job, interrupted, observer, &mut append)?;
     if spec.adapted(spec.job, &machine).own_network && host_settings() != before {
-        // A network namespace must have kept them apart: the list of its sysctls is wrong for this kernel.
+        // A network namespace should have kept them apart, so the list of its sysctls is wrong for this kernel.
         return Err(Error::Guest(format!("sysctls of the host changed during the run; they were {before:?}")));
     }
     for what in &boot.ended.corrupt {
@@ -212,7 +213,8 @@ pub fn measure(
         (Ending::Done, _) => boot.done,
         _ if !boot.progress.has_plan() => None,
         (Ending::Interrupted, _) => Some(unfinished(EndOutcome::Interrupted)),
-        // The guest said why it ended. The kernel did not stop, and another start would show nothing about it.
+        // The guest has given the reason why it ended. The kernel did not stop, so another start would show nothing
+        // about it.
         (_, Some(reason)) => {
             if let Some(pass) = boot.progress.pass() {
                 append(&ended_pass(pass, Outcome::Failed, boot.progress.last_n(), Some(reason.clone())))?;
@@ -309,10 +311,10 @@ fn parse_line(text: &str, spec: &RunSpec) -> Result<Line, Error> {
     })
 }
 
-/// Starts a machine that stopped again, with windows of one step near that place, and returns the place. If the
-/// platform repeats a run exactly, the samples of the second boot continue the interrupted pass, and go into the
-/// record. A machine that cannot be started again, or whose guest cannot measure, gives a note: what the first boot
-/// showed is recorded in any case. A machine that used up its time is not started again.
+/// Restarts a machine that stopped, with windows of one step near the place where it stopped, and returns that place.
+/// If the platform repeats a run exactly, the samples of the second boot continue the interrupted pass, and are added
+/// to the record. If the machine cannot be restarted, or its guest cannot measure, a note is added to the record; the
+/// findings of the first boot are recorded in any case. A machine that has used up its time is not restarted.
 fn restart(
     spec: &RunSpec,
     first: &Progress,
@@ -399,8 +401,8 @@ mod tests {
         Stopped { pass: Some(0), last_n: Some(last_n), how }
     }
 
-    /// Guards against an n without a sample as the last one of the record, where the samples of the second boot are
-    /// not in it.
+    /// Guards against recording an n without a sample as the last one, if the samples of the second boot are not in the
+    /// record.
     #[test]
     fn only_a_boot_whose_samples_are_recorded_moves_the_place() {
         let (panic, hang) = (Ending::Panic("a".to_owned()), Ending::Silent);
@@ -427,7 +429,7 @@ mod tests {
         assert_eq!([place(9_000), place(499)], [Some(true), Some(false)]);
     }
 
-    /// Guards against Ctrl-C or a time limit in the second boot that is recorded as another place for ever.
+    /// Guards against permanently recording Ctrl-C or a time limit in the second boot as a different place.
     #[test]
     fn a_second_boot_that_was_ended_from_here_shows_nothing() {
         let panic = Ending::Panic("a".to_owned());

@@ -14,23 +14,23 @@ use std::path::Path;
 use std::process::{ChildStderr, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How many lines of the console are kept.
+/// The number of lines of the console that are kept.
 const CONSOLE_LINES: usize = 400;
 
-/// How often interruption and time limits are checked while the guest is silent.
+/// The interval at which interruption and time limits are checked while the guest is silent.
 const POLL_MS: i32 = 100;
 
 /// The capacity of the pipe from the guest's console. If it is full, the guest's serial line waits for this process,
-/// and a guest that counts instructions counts other ones.
+/// and a guest that counts instructions gets a different count.
 const PIPE_BYTES: u32 = 1 << 20;
 
-/// How much of standard error is kept.
+/// The number of bytes of standard error that are kept.
 const ERROR_BYTES: usize = 16 << 10;
 
-/// How long to wait for the last output on standard error.
+/// The maximum wait for the last output on standard error.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
 
-/// What a guest left besides its messages.
+/// The end of a guest, and its output other than messages.
 #[derive(Debug)]
 pub struct Ended {
     /// How it ended.
@@ -41,7 +41,7 @@ pub struct Ended {
     pub corrupt: Vec<String>,
 }
 
-/// A started program. It ends with this value, and with this process.
+/// A started program. It is ended when this value is dropped, and when this process ends.
 struct Started {
     child: OwnedChild,
     input: Option<ChildStdin>,
@@ -58,14 +58,15 @@ impl Started {
         Ok(Self { child, input })
     }
 
-    /// Writes to its standard input. A program that no longer reads will end, which is noticed then.
+    /// Writes to its standard input. Errors are ignored: a program that no longer reads will end, which is noticed
+    /// then.
     fn write(&mut self, bytes: &[u8]) {
         if let Some(input) = &mut self.input {
             let _ = input.write_all(bytes).and_then(|()| input.flush());
         }
     }
 
-    /// Closes its standard input and waits for it to exit by itself, at most `grace`.
+    /// Closes its standard input and waits for it to exit on its own, at most `grace`.
     fn wait(&mut self, grace: Duration) {
         self.input = None;
         let start = Instant::now();
@@ -88,7 +89,7 @@ pub fn supervise(
     let (Some(mut output), Some(errors)) = (started.child.stdout.take(), started.child.stderr.take()) else {
         return Err(Error::Guest("the guest's process has no pipes".to_owned()));
     };
-    // Elsewhere than on Linux, and beyond the system's limit, the pipe keeps its size.
+    // On systems other than Linux, and beyond the system's limit, the pipe keeps its size.
     let _ = set_pipe_capacity(&output, PIPE_BYTES);
     let mut errors = StandardError { pipe: Some(errors), bytes: VecDeque::new() };
     started.write(&input.unwrap_or_default());
@@ -152,7 +153,7 @@ pub(crate) fn try_guest(launch: Launch) -> Result<Result<(), String>, Error> {
     Ok(if done { Ok(()) } else { Err(failed.or(last).unwrap_or_else(|| format!("{:?}", ended.how))) })
 }
 
-/// What is known of a running guest.
+/// The known state of a running guest.
 struct Guest {
     decoder: Decoder,
     console: VecDeque<String>,
@@ -232,7 +233,7 @@ impl Guest {
 /// The program's standard error. It is read as it arrives: otherwise a program that writes more than a pipe holds would
 /// block forever. It does not count as a sign of life.
 struct StandardError {
-    /// `None` once it has ended.
+    /// `None` after it has ended.
     pipe: Option<ChildStderr>,
     /// The last [`ERROR_BYTES`].
     bytes: VecDeque<u8>,
@@ -243,7 +244,7 @@ impl StandardError {
         self.pipe.as_ref().map(|pipe| pipe as &dyn AsRawFd)
     }
 
-    /// Reads what is available.
+    /// Reads the available bytes.
     fn read(&mut self) {
         let mut buffer = [0; 4096];
         let Some(pipe) = &mut self.pipe else { return };
@@ -301,7 +302,7 @@ mod tests {
         supervise(Launch::machine(command), &timeouts, &|| false, &mut |_| Ok(())).unwrap()
     }
 
-    /// Guards against a program that blocks for ever because standard error is not read.
+    /// Guards against a program that blocks forever because standard error is not read.
     #[test]
     fn more_errors_than_a_pipe_holds_do_not_block_the_program() {
         let ended = supervise_shell(

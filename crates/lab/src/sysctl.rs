@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The sysctls that each network namespace has for itself.
+/// The sysctls that each network namespace has separately.
 pub const OF_A_NETWORK: &[&str] = &[
     "net.core.somaxconn",
     "net.ipv4.ip_autobind_reuse",
@@ -69,7 +69,7 @@ pub fn path(name: &str) -> PathBuf {
     PathBuf::from("/proc/sys").join(name.replace('.', "/"))
 }
 
-/// Checks that a sysctl can be set in a network namespace; the error says what else can set it.
+/// Checks that a sysctl can be set in a network namespace; the error says how it can be set otherwise.
 pub fn check(name: &str) -> Result<(), String> {
     if OF_A_NETWORK.contains(&name) {
         return Ok(());
@@ -87,7 +87,7 @@ pub fn check_all(sysctls: &BTreeMap<String, String>) -> Result<(), String> {
     sysctls.keys().try_for_each(|name| check(name))
 }
 
-/// Returns the current values of these sysctls, of those that can be read.
+/// Returns the current values of these sysctls, without those that cannot be read.
 pub fn values<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<String, String> {
     let value = |name: &String| Some((name.clone(), std::fs::read_to_string(path(name)).ok()?));
     names.filter_map(value).collect()

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use std::process::Command;
 
-/// Returns the first line that `program argument` prints, for platform `platform`; `install` tells the user how to
-/// get the program.
+/// Returns the first line that `program argument` prints, for platform `platform`; `install` is advice on how to get
+/// the program.
 pub(crate) fn version_of(platform: &str, program: &str, argument: &str, install: &str) -> Result<String, Error> {
     let refuse = |reason: String| Err(Error::unusable(platform, format!("{reason}; {install}")));
     let output = match Command::new(program).arg(argument).output() {

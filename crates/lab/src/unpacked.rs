@@ -1,4 +1,4 @@
-//! Kernels that were unpacked into the cache: a folder each, with the kernel's checksum beside it, complete or absent.
+//! Kernels that were unpacked into the cache: each has a folder, with its checksum, that is either complete or absent.
 
 use crate::image;
 use crate::kernel::{Error, Kernel, Kind};
@@ -46,7 +46,7 @@ pub(crate) fn create(folder: &Path, unpack: impl FnOnce(&Path) -> Result<(), Err
     std::fs::rename(draft.path(), folder).map_err(|error| Error::io(folder, error))
 }
 
-/// Whether a folder contains the kernel that was unpacked into it, unchanged.
+/// Returns whether a folder contains the kernel that was unpacked into it, unchanged.
 pub(crate) fn is_intact(folder: &Path) -> Result<bool, Error> {
     let image = folder.join("vmlinuz");
     match std::fs::read_to_string(folder.join("sha256")) {
@@ -62,7 +62,7 @@ pub(crate) fn kernel(folder: &Path, origin: String) -> Result<Kernel, Error> {
     Ok(Kernel { config: existing("config"), system_map: existing("System.map"), ..kernel })
 }
 
-/// Returns the kernel in a file; an error says what the file is if no platform can run it.
+/// Returns the kernel in a file. If no platform can run it, the error says what the file contains.
 pub(crate) fn kernel_in_file(image: &Path, origin: String) -> Result<Kernel, Error> {
     let found = image::inspect(image)?;
     if let Some(what) = found.refusal().filter(|_| found.kind != Kind::Uml) {

@@ -32,7 +32,7 @@ fn ar_of(members: &[(&str, &[u8])]) -> Vec<u8> {
 const CONTROL: &str = "Package: linux-image-6.1.0-9-cloud-amd64\nVersion: 6.1.27-1\nArchitecture: amd64\n\
                        Depends: kmod, linux-base (>= 4) | x,\n initramfs-tools\nDescription: Linux\n with\n lines\n";
 
-/// A package whose data is in one compression, named as Debian names it.
+/// A package with data in the given compression, named as Debian names it.
 pub(crate) fn package(control: &str, files: &[(&str, &[u8])], compression: usize) -> Vec<u8> {
     let pack = |files: &[(&str, &[u8])]| compressed(&tar_of(files)).swap_remove(compression).1;
     let (control, data) = (pack(&[("control", control.as_bytes())]), pack(files));
@@ -114,7 +114,7 @@ fn damage_is_named_wherever_it_is() {
     assert!(refused(&whole[..40]).contains("truncated in the header at byte 8"));
     assert!(refused(b"hello").contains("ar archive"));
     assert!(refused(&ar_of(&[("debian-binary", b"2.0\n")])).contains("it has no control.tar"));
-    // One bit long after the kernel, where only the compression's checksum can see it.
+    // Flips one bit far behind the kernel, where only the checksum of the compression can detect it.
     let mut flipped = whole.clone();
     let at = whole.len() - 20_000;
     flipped[at] ^= 1;
@@ -122,11 +122,11 @@ fn damage_is_named_wherever_it_is() {
     assert!(said.contains("data.tar"), "{said}");
 }
 
-/// Guards against a description that is believed before its archive is read to the checksum at its end.
+/// Guards against trusting a description before its archive has been read to the checksum at its end.
 #[test]
 fn the_checksum_of_the_description_is_compared() {
     let tar = tar_of(&[("control", CONTROL.as_bytes())]);
-    // Where the checksum of gzip begins, and that of zstd ends.
+    // The start of the checksum of gzip, and the end of that of zstd.
     for (compression, from_end, name) in [(0, 8, "control.tar.gz"), (2, 1, "control.tar.zst")] {
         let mut control = compressed(&tar).swap_remove(compression).1;
         let read = |control: &[u8]| {

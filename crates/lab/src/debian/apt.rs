@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long one call of apt may take.
+/// The time limit of one call of apt.
 const LONGEST: Duration = Duration::from_secs(900);
 
 /// The part of apt that reads and fetches single files.
@@ -52,7 +52,7 @@ pub(super) struct Apt {
     root: PathBuf,
 }
 
-/// What a program printed, and whether it succeeded.
+/// The output of a program, and whether it succeeded.
 pub(super) struct Answer {
     pub(super) is_success: bool,
     pub(super) out: String,
@@ -68,7 +68,7 @@ pub(super) struct Update {
 }
 
 impl Apt {
-    /// Creates the private root in a directory. If the sources have changed, the index there becomes old.
+    /// Creates the private root in a directory. If the sources have changed, marks the index there as old.
     pub(super) fn new(root: &Path) -> Result<Self, Error> {
         let text = root.to_str().filter(|text| !text.contains(['"', '\n', ';', '{', '}']));
         let text = text.ok_or_else(|| {
@@ -103,7 +103,8 @@ impl Apt {
         Ok(Update { reached, problems: problems(&answer.err) })
     }
 
-    /// Returns the entries of the index for packages whose names begin so, each with the address of its file in `URI`.
+    /// Returns the entries of the index for packages whose names begin with one of `prefixes`, each with the address of
+    /// its file in `URI`.
     ///
     /// It reads whole lists: apt would decompress them for each single package, which takes minutes.
     pub(super) fn packages(&self, prefixes: &[&str]) -> Result<String, Error> {
@@ -148,10 +149,10 @@ impl Apt {
     }
 }
 
-/// Returns why a file could not be fetched: whether the mirror does not have it, which concerns this file only, or
-/// something else failed.
+/// Returns why a file could not be fetched: the mirror does not have it, which concerns only this file, or something
+/// else failed.
 fn refused(file: &str, err: &str) -> Error {
-    // What apt reports for HTTP (404 Not Found, 410 Gone) and for an archive in a folder.
+    // Parts of apt's messages for HTTP (404 Not Found, 410 Gone) and for an archive in a folder.
     const IS_MISSING: [&str; 3] = [" 404 ", " 410 ", "File not found"];
     let why = reasons(err);
     if IS_MISSING.iter().any(|word| why.contains(word)) {
@@ -160,13 +161,14 @@ fn refused(file: &str, err: &str) -> Error {
     Error::Apt(format!("cannot fetch {file}: {why}"))
 }
 
-/// Puts the sources into the private root. If they have changed, the index there becomes old: it is of other archives.
+/// Puts the sources into the private root. If they have changed, marks the index there as old, because it describes
+/// other archives.
 fn put_sources(root: &Path, sources: &str) -> Result<(), Error> {
     let path = root.join("sources/landau.sources");
     if std::fs::read_to_string(&path).is_ok_and(|old| old == sources) {
         return Ok(());
     }
-    // The index first: after a failure in between, the next call repeats both.
+    // The index comes first, so that after a failure in between the next call repeats both steps.
     let index = root.join(INDEX);
     match File::options().write(true).open(&index).and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH)) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(&index, error)),
@@ -288,7 +290,7 @@ mod tests {
 
     use super::*;
 
-    /// Guards against a host without network or with a full disk whose kernels count as missing from the archive.
+    /// Guards against counting kernels as missing from the archive if the host has no network or a full disk.
     #[test]
     fn only_a_file_that_the_mirror_lacks_is_missing() {
         for missing in [
@@ -310,7 +312,7 @@ mod tests {
         }
     }
 
-    /// Guards against changed sources that are forgotten if the next update fails, or if a package was fetched first.
+    /// Guards against forgetting changed sources if the next update fails, or if a package was fetched first.
     #[test]
     fn changed_sources_make_the_index_old() {
         let folder = tempfile::tempdir().unwrap();

@@ -36,7 +36,7 @@ impl Entry {
         all
     }
 
-    /// Whether both are the same file, at any address.
+    /// Returns whether both are the same file, even if their addresses differ.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.package.name == other.package.name && self.sha256 == other.sha256
     }
@@ -120,12 +120,12 @@ impl Wanted {
         Self { version: version.strip_prefix("linux-image-").unwrap_or(version).to_owned(), flavour }
     }
 
-    /// Whether this is the complete name of a kernel, which selects the same one in every index.
+    /// Returns whether this is the complete name of a kernel, which selects the same one in every index.
     pub(super) fn is_exact(&self, kernel: &Available) -> bool {
         self.version == kernel.release
     }
 
-    /// Whether the selection is `version` or a beginning of it that does not end inside a number.
+    /// Returns whether the selection is `version` or a prefix of it that does not end inside a number.
     fn begins(&self, version: &str) -> bool {
         let rest = version.strip_prefix(&self.version);
         rest.is_some_and(|rest| !self.version.is_empty() && !rest.starts_with(|next: char| next.is_ascii_digit()))

@@ -1,7 +1,8 @@
 //! Kernels of Debian's archive, fetched by apt into a private directory.
 //!
 //! The archive is the one that the host is configured for, and apt checks its signatures. The index is updated at most
-//! once a day. Packages are verified with the checksum of the signed index. A kernel in the directory needs no network.
+//! once a day. Packages are verified with the checksum of the signed index. A kernel that is already in the directory
+//! needs no network.
 
 mod apt;
 mod choice;
@@ -26,9 +27,9 @@ use std::time::{Duration, Instant, SystemTime};
 const INDEX_AGE: Duration = Duration::from_secs(24 * 3600);
 /// The name of the file with the index, in the private directory.
 const INDEX: &str = "index";
-/// How long to wait for another landau that is fetching.
+/// The maximum wait for another landau that is fetching.
 const LONGEST_WAIT: Duration = Duration::from_secs(1800);
-/// The beginnings of the names of packages with kernels and their companions.
+/// The name prefixes of packages with kernels and their companions.
 const PREFIXES: [&str; 3] = ["linux-image-", "linux-binary-", "linux-base-"];
 
 /// The private directory, locked while this exists.
@@ -54,7 +55,8 @@ pub(crate) fn obtain(word: &str, cache: &Path, report: &mut dyn FnMut(&str)) -> 
     let wanted = Wanted::parse(word);
     let known = store.index();
     let kernels = choice::available(&known);
-    // A complete name selects the same kernel in every index, so a kernel that is here needs no update.
+    // A complete name selects the same kernel in every index, so a kernel that is already in the directory needs no
+    // update.
     let exact = wanted.choose(word, &kernels).ok().filter(|one| wanted.is_exact(one));
     if let Some(exact) = exact
         && unpacked::is_intact(&store.folder(&known[exact.index]))?
@@ -152,7 +154,7 @@ impl Store {
         Ok(self.index())
     }
 
-    /// Saves the index, with the packages that the archive no longer has but this directory does.
+    /// Saves the index, including the packages that the archive no longer has but this directory does.
     fn save(&self, apt: &Apt, old: &[Entry], problems: &[String]) -> Result<(), Error> {
         let mut text = apt.packages(&PREFIXES)?;
         let now = Entry::all(&text);
@@ -203,7 +205,7 @@ impl Store {
         self.root.join("kernels").join(format!("{}_{}", entry.package.name, entry.package.version.replace(':', "%3a")))
     }
 
-    /// Returns a package's file, fetched unless it is here and intact.
+    /// Returns a package's file, which is fetched unless it is present and intact.
     fn fetch(&self, entry: &Entry, report: &mut dyn FnMut(&str)) -> Result<PathBuf, Error> {
         let file = self.file(entry);
         if file.exists() {
@@ -257,7 +259,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// Guards against Ctrl-C that has no effect for half an hour, while another landau fetches.
+    /// Guards against Ctrl-C having no effect for half an hour while another landau is fetching.
     #[test]
     fn waiting_for_another_landau_can_be_interrupted() {
         let root = tempfile::tempdir().unwrap();

@@ -65,7 +65,7 @@ fn release(suite: &str) -> Option<(&str, bool)> {
     (LISTED.contains(&name) || OTHER_NAMES.contains(&name)).then_some((name, is_security))
 }
 
-/// Rates how likely an entry is Debian's own archive: others use the names of its releases too, but not its key and
+/// Rates how likely an entry is Debian's own archive: other archives use its release names, too, but not its key and
 /// path.
 fn likeness(entry: &Entry) -> u32 {
     let folder = entry.uri.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -96,7 +96,7 @@ pub(super) fn private(entries: &[Entry]) -> Option<String> {
     Some(text)
 }
 
-/// Returns the address of the archive of a list, by the suite in the list's file name.
+/// Returns the address of the archive that a package list comes from, by the suite in the list's file name.
 pub(super) fn archive_of(private: &str, list: &str) -> Option<String> {
     let suite = list.split("_dists_").nth(1)?.split("_main_binary-").next()?;
     let stanzas = Stanza::all(private);

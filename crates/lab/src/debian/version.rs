@@ -38,7 +38,7 @@ fn take<'a>(text: &mut &'a str, is: impl Fn(&u8) -> bool) -> &'a str {
     front
 }
 
-/// A tilde sorts before the end, the end before letters, letters before anything else.
+/// Compares non-digits: a tilde sorts before the end, the end before letters, letters before anything else.
 fn words(a: &str, b: &str) -> Ordering {
     let weight = |byte: Option<u8>| match byte {
         Some(b'~') => -1,
@@ -56,7 +56,7 @@ fn words(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Numbers of any length.
+/// Compares numbers of any length.
 fn numbers(a: &str, b: &str) -> Ordering {
     let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(compare("0:1", "1"), Ordering::Equal);
     }
 
-    /// Compares with dpkg, if there is one.
+    /// Compares with dpkg, if it is installed.
     #[test]
     fn dpkg_agrees() {
         for pair in RISING[2..].windows(2) {

@@ -1,7 +1,7 @@
-//! From counted calls to an explanation: which functions grow with n, and by how much for each object.
+//! Turns counted calls into an explanation: which functions grow with n, and by how much per object.
 //!
 //! Each size is represented by one call, so that the functions' instructions add up to that call's, and their growth to
-//! the difference of two samples. It is the call nearest to the size without interrupt and with a typical cost.
+//! the difference of two samples. It is the nearest call that has no interrupt and a typical cost.
 
 use super::counts::{Counts, TimedCall};
 use super::error::Error;
@@ -10,16 +10,16 @@ use landau_record::schema::{Branching, Case, Chain, Explanation, FunctionCost};
 use landau_record::{Pass, Series};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// How far a call may be from the size it represents, as a ratio.
+/// The maximum distance of a call from the size that it represents, as a ratio.
 const NEAR: f64 = 0.02;
 
-/// The least distance, in objects: if a call contains a timer interrupt, the next one represents the size.
+/// The lower bound of that maximum, in objects: if a call contains a timer interrupt, the next one represents the size.
 const NEAR_LEAST: u64 = 3;
 
 /// The maximum number of calls that a line is fitted to.
 const FITTED: usize = 2_000;
 
-/// A node of the call chains is kept if it and its callees have this share of the instructions.
+/// A node of the call chains is kept if it and its callees have at least this share of the instructions.
 const KEPT: f64 = 0.0005;
 
 /// A counted call with its sample.
@@ -148,8 +148,8 @@ fn explain(calls: &[Call], counts: &Counts, symbols: &Symbols, at: &[u64]) -> Ex
     }
 }
 
-/// Returns the instructions of a call by function, with those of the function's callees. One that calls itself counts
-/// once.
+/// Returns the instructions of a call by function, including those of the function's callees. A recursive function
+/// counts once.
 fn with_callees(call: &Call, counts: &Counts) -> HashMap<u32, u64> {
     let mut sums: HashMap<u32, u64> = HashMap::new();
     for &(node, count) in &call.timed.counts {
@@ -184,7 +184,7 @@ fn path(counts: &Counts, mut node: usize) -> Vec<u32> {
     path
 }
 
-/// Completes the cost of a function by that with its callees, at each size.
+/// Adds to the cost of a function its inclusive cost, with callees, at each size.
 fn with_inclusive(cost: FunctionCost, instructions: Vec<u64>, growth: f64) -> FunctionCost {
     let grown = match instructions[..] {
         [first, .., last] => last as f64 - first as f64,
@@ -203,8 +203,9 @@ fn sizes(calls: &[Call], at: &[u64]) -> Vec<u64> {
     sizes
 }
 
-/// Returns the call that represents a size: among those around it without interrupt (among all, if each has one), the
-/// nearest of the half that is closer to their common line.
+/// Returns the call that represents a size. The candidates are the calls around it without an interrupt, or all of
+/// these calls if each has one. A line is fitted to the candidates; of the half that is closer to it, the call nearest
+/// to the size is chosen.
 fn typical<'a, 'c>(calls: &'a [Call<'c>], size: u64) -> Option<&'a Call<'c>> {
     let reach = ((size as f64 * NEAR) as u64).max(NEAR_LEAST);
     let nearest = calls.iter().map(|call| call.n.abs_diff(size)).min()?.max(reach);
@@ -281,7 +282,7 @@ fn chains(shown: &[&Call], counts: &Counts, symbols: &Symbols) -> Vec<Chain> {
             own[node as usize][side] += count;
         }
     }
-    // Children come after their parents, so going backwards meets each child first.
+    // Children come after their parents, so a backward pass visits each child first.
     let mut whole = own.clone();
     for index in (1..counts.nodes.len()).rev() {
         let parent = counts.nodes[index].parent as usize;

@@ -2,7 +2,7 @@
 
 use super::error::Error;
 
-/// The beginning of the file.
+/// The header of the file.
 const HEAD: &[u8] = b"landau counts 1\n";
 
 /// A function in a chain of calls. Node 0 is the measured program.
@@ -24,7 +24,7 @@ pub(super) struct TimedCall {
 }
 
 impl TimedCall {
-    /// Returns its instructions in total.
+    /// Returns its total number of instructions.
     pub(super) fn total(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
@@ -71,7 +71,7 @@ impl Counts {
     }
 }
 
-/// Numbers with seven bits in a byte, least significant first.
+/// A reader of LEB128 numbers: seven bits per byte, least significant first.
 struct Numbers<'a> {
     rest: &'a [u8],
 }

@@ -1,8 +1,8 @@
-//! Why nothing can be explained.
+//! An error that prevents an explanation.
 
 use super::plugin;
 
-/// Why nothing can be explained.
+/// An error that prevents an explanation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,10 +15,10 @@ pub enum Error {
          distribution's kernel has"
     )]
     NoSymbols,
-    /// The guest did not do what it was asked.
+    /// The guest did not complete its task.
     #[error("the guest could not {task}: {reason}")]
     Guest {
-        /// What it had to do.
+        /// The task.
         task: &'static str,
         /// What happened instead, with the console's last lines.
         reason: String,

@@ -26,9 +26,9 @@ use std::path::Path;
 /// What to explain.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
-    /// One phase; `None`: all phases.
+    /// The phase to explain; `None` for all phases.
     pub phase: Option<&'a str>,
-    /// The sizes to compare; empty: a tenth, a half and all of the steps.
+    /// The sizes to compare; empty for a tenth, a half and all of the steps.
     pub at: &'a [u64],
 }
 

@@ -1,4 +1,4 @@
-//! The plugin for qemu that counts instructions by function, which landau contains.
+//! The qemu plugin that counts instructions by function, which is embedded in landau.
 //!
 //! Its source is `crates/lab/plugin`; `build.rs` compiled it, once for each version of qemu's plugin interface.
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 include!(concat!(env!("OUT_DIR"), "/plugin_built.rs"));
 
-/// Why there is no plugin.
+/// An error that prevents the use of the plugin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,7 +1,8 @@
-//! A guest that is a child: of this program, of a sandbox, or of a shell on another system.
+//! A guest that runs as a child process: of this program, of a sandbox, or of a shell on another system.
 //!
 //! It reads its job from standard input, one line, or from a file named on its command line, and writes to standard
-//! output. It mounts nothing and reboots nothing. It ends when its parent is gone, because standard input ends then.
+//! output. It mounts nothing and reboots nothing. It ends when its parent is gone, which it notices by the end of
+//! standard input.
 
 use super::connection::Connection;
 use super::measure::measure;
@@ -46,7 +47,7 @@ fn run(registry: &[Entry], file: Option<&OsStr>) -> Result<(), String> {
     let output = std::io::stdout().as_fd().try_clone_to_owned().map_err(text)?;
     let mut connection = Connection::new(File::from(output), "standard output");
     connection.send(&Message::Up).map_err(text)?;
-    // The parent sends nothing after the job: readable means that it is gone.
+    // The parent sends nothing after the job, so if standard input is readable, the parent is gone.
     let is_orphaned = || file.is_none() && wait_readable(&std::io::stdin(), 0).unwrap_or(false);
     let last = prepare(&job)
         .and_then(|notes| measure(registry, &job, &mut connection, None, notes, &is_orphaned))
@@ -54,7 +55,7 @@ fn run(registry: &[Entry], file: Option<&OsStr>) -> Result<(), String> {
     connection.send(&last).map_err(text)
 }
 
-/// Prepares what the job asks for; returns notes for the record.
+/// Prepares the environment that the job requires; returns notes for the record.
 #[cfg(target_os = "linux")]
 fn prepare(job: &Job) -> Result<Vec<String>, String> {
     use crate::sysctl;
@@ -62,14 +63,14 @@ fn prepare(job: &Job) -> Result<Vec<String>, String> {
     if !job.own_network {
         return refuse_sysctls(job);
     }
-    // The host checked them too. Nothing that is written below may reach the host.
+    // The host has checked them, too. Nothing that is written below may affect the host.
     sysctl::check_all(&job.sysctls)?;
     let network = || std::fs::read_link("/proc/self/ns/net").map_err(|error| format!("/proc/self/ns/net: {error}"));
     let outside = network()?;
     boot::unshare_network().map_err(|error| {
         format!("cannot create a network namespace: {error}; it needs root, or a kernel that allows user namespaces")
     })?;
-    // Entering a user namespace clears the request for a signal when the parent dies.
+    // Entering a user namespace clears the parent-death signal, so it is set again.
     let _ = landau_sys::system::set_parent_death_signal(landau_sys::process::parent_id());
     if network()? == outside {
         return Err("the network namespace is still the host's".to_owned());
@@ -83,7 +84,7 @@ fn prepare(job: &Job) -> Result<Vec<String>, String> {
     Ok(set.collect())
 }
 
-/// Prepares what the job asks for; returns notes for the record.
+/// Prepares the environment that the job requires; returns notes for the record.
 #[cfg(not(target_os = "linux"))]
 fn prepare(job: &Job) -> Result<Vec<String>, String> {
     if job.own_network {
@@ -92,7 +93,7 @@ fn prepare(job: &Job) -> Result<Vec<String>, String> {
     refuse_sysctls(job)
 }
 
-/// Refuses every sysctl: this guest shares its kernel.
+/// Refuses every sysctl: this guest shares its kernel with other processes.
 fn refuse_sysctls(job: &Job) -> Result<Vec<String>, String> {
     match job.sysctls.keys().next() {
         None => Ok(Vec::new()),

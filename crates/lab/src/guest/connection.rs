@@ -1,4 +1,4 @@
-//! The guest's connection to the host, over which the lines of its record go.
+//! The guest's connection to the host, which carries the lines of its record.
 
 use crate::frame;
 use crate::job::Message;
@@ -22,7 +22,7 @@ impl Connection {
         Self { file, name: name.to_owned(), next_number: 0, pending: Vec::new() }
     }
 
-    /// Sends a message and waits until it has left: nothing may be transmitted during a measurement.
+    /// Sends a message and waits until it has been transmitted: nothing may be transmitted during a measurement.
     pub(super) fn send(&mut self, message: &Message) -> std::io::Result<()> {
         let content = serde_json::to_vec(message)?;
         let text = frame::encode(self.next_number, &content)?;

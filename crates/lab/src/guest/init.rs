@@ -13,7 +13,7 @@ use std::path::Path;
 /// The default connection to the host, which is also the kernel's console.
 const LINE: &str = "/dev/ttyS0";
 
-/// Runs as the first process of a guest if this process is one; then it does not return.
+/// Runs as the first process of a guest if this process is one, and then does not return.
 pub(super) fn main(registry: &[Entry]) {
     if std::process::id() != 1 || std::env::var_os(VARIABLE).is_none() {
         return;
@@ -60,7 +60,7 @@ fn run(registry: &[Entry], job: &Job, connection: &mut Connection) -> Result<Mes
     measure(registry, job, connection, fault(), Vec::new(), &|| false)
 }
 
-/// Returns the fault that the kernel's command line asks for, for tests: `LANDAU_PANIC_AT=2031` or
+/// Returns the fault that the kernel's command line requests, for tests: `LANDAU_PANIC_AT=2031` or
 /// `LANDAU_HANG_AT=2031`. Only a system booted by the lab can be stopped like this.
 fn fault() -> Option<Fault> {
     let at = |name: &str| std::env::var(name).ok()?.parse().ok();

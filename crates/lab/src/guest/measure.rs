@@ -1,4 +1,4 @@
-//! Does a guest's job: waits until the kernel is idle, and runs the benchmarks.
+//! Runs a guest's job: waits until the kernel is idle, and runs the benchmarks.
 
 use super::connection::Connection;
 use crate::job::{Job, Message};
@@ -13,13 +13,13 @@ use landau_sys::{process, system};
 use std::path::Path;
 use std::time::Duration;
 
-/// How often the guest waits for the kernel's background work to end.
+/// The maximum number of times that the guest waits for the kernel's background work to end.
 const SETTLE_TRIES: u32 = 6;
 
 /// Above this ratio of the canary's mean to its minimum, something else is running.
 const SETTLED_RATIO: f64 = 1.05;
 
-/// Measures what the job asks for; returns the last message.
+/// Measures what the job specifies; returns the last message.
 pub(super) fn measure(
     registry: &[Entry],
     job: &Job,
@@ -46,7 +46,7 @@ pub(super) fn measure(
     Ok(Message::Done { outcome: end.outcome, elapsed_ms: end.elapsed_ms })
 }
 
-/// Waits until the kernel's background work after its start is done; returns a note about it.
+/// Waits until the kernel's background work after boot is done; returns a note about it.
 fn settle(job: &Job) -> String {
     let mut tries = 0;
     loop {
@@ -64,7 +64,7 @@ fn settle(job: &Job) -> String {
     }
 }
 
-/// Returns the canary's least and mean cost: if something else is running, the mean is far above.
+/// Returns the canary's minimum and mean cost. If something else is running, the mean is far above the minimum.
 fn canary(job: &Job) -> (u64, f64) {
     const CALLS: u64 = 2_000;
     let clock = if job.unit == Unit::Instructions { Clock::Instructions } else { Clock::Gettime };

@@ -1,7 +1,7 @@
-//! The guest: what measures, and sends its record to the host.
+//! The guest: the process that measures, and sends its record to the host.
 //!
 //! A guest is either the first process of a system that was booted for it (`init.rs`), or a child of another process,
-//! which it talks to over pipes or a network connection ([`child`]).
+//! with which it communicates over pipes or a network connection ([`child`]).
 
 pub mod child;
 mod connection;

@@ -17,7 +17,8 @@ const KERNEL_SPACE: u64 = 0xffff_8000_0000_0000;
 /// Every Linux kernel contains this, followed by its release.
 const BANNER: &[u8] = b"Linux version ";
 
-/// Part of symbols and drivers of user-mode Linux, and not of programs that contain the banner too.
+/// A part of the names of symbols and drivers of user-mode Linux. Other programs that contain the banner do not contain
+/// it.
 const UML: &[u8] = b"uml_";
 
 /// The type of Xen's note with the PVH entry point (`XEN_ELFNOTE_PHYS32_ENTRY`).
@@ -33,7 +34,7 @@ fn parse(head: &[u8]) -> Option<(&Header, Endianness, &[ProgramHeader64<Endianne
     (endian == Endianness::Little && header.e_machine(endian) == EM_X86_64).then_some((header, endian, segments))
 }
 
-/// Whether the first bytes of a file are those of a kernel for x86-64.
+/// Returns whether the first bytes of a file are those of a kernel for x86-64.
 pub(super) fn is_linux(head: &[u8]) -> bool {
     parse(head).is_some_and(|(_, endian, segments)| is_in_kernel_space(endian, segments))
 }
@@ -42,7 +43,7 @@ fn is_in_kernel_space(endian: Endianness, segments: &[ProgramHeader64<Endianness
     segments.iter().any(|one| one.p_type(endian) == PT_LOAD && one.p_vaddr(endian) >= KERNEL_SPACE)
 }
 
-/// Returns what an ELF file is.
+/// Identifies an ELF file.
 pub(super) fn inspect(file: &mut File, head: &[u8]) -> io::Result<Found> {
     let Some((header, endian, segments)) = parse(head) else { return Ok(Found::other(foreign(head))) };
     let kind = header.e_type(endian);
@@ -112,7 +113,7 @@ fn position(bytes: &[u8], what: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether Xen's note gives the PVH entry point.
+/// Returns whether Xen's note gives the PVH entry point.
 fn has_pvh(file: &mut File, endian: Endianness, segments: &[ProgramHeader64<Endianness>]) -> io::Result<bool> {
     const MOST_BYTES: u64 = 1 << 20;
     for segment in segments.iter().filter(|one| one.p_type(endian) == PT_NOTE) {
@@ -129,7 +130,7 @@ fn has_pvh(file: &mut File, endian: Endianness, segments: &[ProgramHeader64<Endi
     Ok(false)
 }
 
-/// Returns what an ELF file is that is not for x86-64.
+/// Describes an ELF file that is not for x86-64.
 fn foreign(head: &[u8]) -> String {
     const MACHINES: &[(Machine, &str)] = &[
         (EM_386, "32-bit x86"),

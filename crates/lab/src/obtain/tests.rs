@@ -76,7 +76,8 @@ fn a_wrong_file_is_described() {
     assert!(said.contains("there is no kernel `") && said.contains("none`: no such file"), "{said}");
 }
 
-/// Guards against two images with one name that count as one given twice, and records that do not say which it was.
+/// Guards against two images with the same name counting as one given twice, and against records that do not identify
+/// the image.
 #[test]
 fn a_disk_image_has_a_checksum() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! `exact`: qemu as an emulator that counts instructions. The same program executes the same number of them in every
 //! run, on every host.
 //!
-//! Switched off because it would change the count: random numbers of the host (`rdrand`, `rdseed`) and string
+//! Features that would change the count are disabled: random numbers of the host (`rdrand`, `rdseed`), and string
 //! instructions that count once for each repetition (`erms`, `fsrm`).
 
 use super::Platform;

@@ -25,7 +25,7 @@ pub(super) struct Gvisor;
 const PROGRAM: &str = "runsc";
 
 /// Returns the arguments of runsc: no root needed, no change to the host. Every release has the platform `ptrace` and
-/// every host allows it; arguments of the user, such as another `--platform`, come later and take precedence.
+/// every host allows it; the user's arguments, such as another `--platform`, come later and take precedence.
 fn arguments(append: &str) -> Vec<String> {
     let fixed = "--rootless --ignore-cgroups --network=none --platform=ptrace";
     let all = fixed.split(' ').chain(append.split_whitespace()).chain(["do"]);

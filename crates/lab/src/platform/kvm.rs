@@ -1,4 +1,4 @@
-//! `kvm`: qemu on the host's processor, by hardware virtualisation.
+//! `kvm`: qemu on the host's processor, with hardware virtualisation.
 
 use super::Platform;
 use crate::error::Error;

@@ -79,7 +79,7 @@ pub trait Platform: Debug + Sync {
     /// Adapts the job to this platform.
     fn adapt(&self, _job: &mut Job, _machine: &Machine) {}
 
-    /// Refuses a job that the platform cannot do, before anything is started.
+    /// Refuses a job that the platform cannot run, before anything is started.
     fn check_job(&self, _job: &Job) -> Result<(), Error> {
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! `ssh`: the kernel of another machine, whatever its system. The program is copied there, measures as a child of the
-//! remote shell, and is removed.
+//! `ssh`: the kernel of another machine, with any operating system. The program is copied there, measures as a child of
+//! the remote shell, and is removed.
 //!
-//! It makes two connections: one copies the program, one runs it. Nothing is asked (`BatchMode`), so a key or an agent
-//! must do. The remote shell removes the program, also when the connection breaks: the guest notices because its
-//! standard input ends.
+//! It makes two connections: one copies the program, one runs it. ssh asks no questions (`BatchMode`), so it needs a
+//! key or an agent. The remote shell removes the program, even if the connection breaks: the guest notices this by the
+//! end of its standard input.
 
 use super::{Platform, refuse_sysctls};
 use crate::error::{Error, io};
@@ -30,7 +30,7 @@ pub(super) struct Ssh;
 /// The ssh client.
 const PROGRAM: &str = "ssh";
 
-/// How long copying the program may take.
+/// The time limit for copying the program.
 const COPY_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Returns the arguments before the command. A host that does not answer, or stops answering, ends the connection.
@@ -47,8 +47,8 @@ fn arguments(target: &str) -> Vec<String> {
     all
 }
 
-/// Splits `user@host:2222` into the host (with its user) and the port. Several colons are an IPv6 address, which has a
-/// port only after brackets.
+/// Splits `user@host:2222` into the host (with its user) and the port. A host with several colons is an IPv6 address,
+/// which has a port only after brackets.
 fn split(target: &str) -> (&str, Option<&str>) {
     if let Some((host, rest)) = target.rsplit_once("]:").filter(|(_, port)| is_number(port)) {
         return (host, Some(rest));
@@ -65,7 +65,7 @@ fn is_number(text: &str) -> bool {
 
 fn command(target: &str, shell: &str) -> Command {
     let mut command = Command::new(PROGRAM);
-    // The user's login shell may be any; a POSIX shell runs the command.
+    // The user's login shell may be of any kind, so a POSIX shell runs the command.
     command.args(arguments(target)).arg(format!("exec sh -c '{shell}'"));
     command
 }
@@ -75,8 +75,8 @@ fn unique_name() -> String {
     format!("landau-{}-{:x}", std::process::id(), landau_sys::clock::monotonic_ns())
 }
 
-/// Returns what the remote shell does to receive a program of this length. A copy that was cut short is removed: the
-/// shell survives the signals of a broken connection.
+/// Returns the script by which the remote shell receives a program of this length. It removes an incomplete copy,
+/// because the shell survives the signals of a broken connection.
 fn receiver(path: &str, len: u64) -> String {
     format!(
         "trap : HUP TERM PIPE; umask 077 && cat > {path} && if test $(wc -c < {path}) -eq {len}; then chmod 700 \

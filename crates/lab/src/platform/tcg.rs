@@ -1,4 +1,4 @@
-//! `tcg`: qemu as an emulator that follows the host's clock. It shows whether something works, and never how long it
+//! `tcg`: qemu as an emulator that follows the host's clock. It shows whether something works, but never how long it
 //! takes.
 
 use super::Platform;

@@ -1,7 +1,7 @@
 //! `uml`: user-mode Linux, a kernel that runs as a program of the host.
 //!
 //! The host's kernel intercepts each system call of its processes, which costs many times what the call itself costs.
-//! So a run shows whether something works, and never how long it takes.
+//! So a run shows whether something works, but never how long it takes.
 
 use super::Platform;
 use crate::error::Error;
@@ -64,7 +64,7 @@ impl Platform for Uml {
     fn launch(&self, machine: &Machine, _job: &Job) -> Result<Launch, Error> {
         let mut command = Command::new(&machine.kernel.image);
         command.args(arguments(machine)).env("TMPDIR", machine.folder);
-        // Standard input must stay open while it runs: it is the terminal's.
+        // Standard input must stay open while it runs, because it belongs to the terminal.
         Ok(Launch { input: Some(Vec::new()), ..Launch::machine(command) })
     }
 

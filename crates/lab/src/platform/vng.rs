@@ -1,7 +1,7 @@
 //! `vng`: virtme-ng, which boots a kernel on the host's own files, read-only, and runs a command.
 //!
-//! It starts more services than our own initramfs, and its files are on a shared folder; so its samples are marked as
-//! no timing. KVM is disabled; emulation works on every host.
+//! It starts more services than landau's own initramfs, and its files are on a shared folder, so its samples are marked
+//! as unusable for timing. KVM is disabled; emulation works on every host.
 
 use super::{Platform, refuse_sysctls};
 use crate::error::{Error, io};
@@ -29,7 +29,7 @@ fn arguments(machine: &Machine) -> Vec<String> {
     let mut all: Vec<String> = ["--run", &machine.kernel.image.to_string_lossy()].map(str::to_owned).into();
     all.extend(["--cpus", "1", "--memory", &format!("{}M", machine.memory_mib)].map(str::to_owned));
     // --verbose sends the kernel's messages to the same output as the guest's, as on a serial console. KVM is disabled
-    // because a device that opens need not work, and these times would not be used anyway.
+    // because its device may open without working, and these times would not be used anyway.
     all.extend("--force-9p --disable-kvm --disable-microvm --verbose".split(' ').map(str::to_owned));
     all.extend(machine.append.split_whitespace().map(|word| format!("--append={word}")));
     all

@@ -23,8 +23,8 @@ const BLOCK_BYTES: u64 = 1 << 20;
 /// The file behind the second disk.
 const ARCHIVE: &str = "landau.tar";
 
-/// Returns the script from login to guest. It replaces the shell's prompt by one that nothing else prints, in two
-/// halves, so that the echo of the command does not contain it.
+/// Returns the script from login to guest. It replaces the shell's prompt by one that nothing else prints. The command
+/// contains it in two halves, so that the echo of the command does not match.
 fn steps(login: &Login) -> Vec<Step> {
     let step = |wait_for: &[String], answer: &str| Step { wait_for: wait_for.to_vec(), answer: answer.to_owned() };
     let mut steps = vec![step(&["login:".to_owned()], &login.user)];
@@ -41,14 +41,14 @@ fn steps(login: &Login) -> Vec<Step> {
     steps
 }
 
-/// Returns qemu's arguments. `counts`: the guest's clock counts instructions.
+/// Returns qemu's arguments. `counts` is whether the guest's clock counts instructions.
 pub(super) fn arguments(machine: &Machine, counts: bool) -> Vec<String> {
     let format = if machine.kernel.kind == Kind::DiskImage(Disk::Qcow2) { "qcow2" } else { "raw" };
     // qemu reads a doubled comma as a comma.
     let file = |path: &Path| path.display().to_string().replace(',', ",,");
     let mut all = Vec::new();
     if counts {
-        // With `sleep=off` the clock would jump ahead while we type, and the login would time out.
+        // With `sleep=off` the clock would jump ahead while landau types, and the login would time out.
         all.extend("-icount shift=0,sleep=on -rtc base=2026-01-01T00:00:00,clock=vm".split(' ').map(str::to_owned));
     }
     all.extend(["-m".to_owned(), machine.memory_mib.to_string()]);

@@ -6,14 +6,14 @@ use crate::machine::Machine;
 /// The guest's clock: it counts instructions and starts at a fixed date. While the guest is idle, qemu advances it to
 /// the next timer (`sleep=off`).
 ///
-/// Two threads of qemu do that, the guest's processor and the main loop. If the main loop runs while the processor
-/// halts, between the mark that it is halted and the count of the instructions until then, it advances the clock too
-/// far, and every later interrupt of the guest comes at another instruction. A host that stops the processor's thread
-/// at that point changes the guest's run. Recording (`rr=record`) makes the threads take turns; the record itself is
-/// not needed.
+/// Two threads of qemu do that: that of the guest's processor, and the main loop. A processor that halts is first
+/// marked as halted, and its instructions up to then are counted afterwards. If the main loop runs in between, it
+/// advances the clock too far, and every later interrupt of the guest arrives at a different instruction. So a host
+/// that preempts the processor's thread at that point changes the guest's run. Recording (`rr=record`) makes the
+/// threads take turns; the record itself is not needed.
 const CLOCK: &str = "-icount shift=0,sleep=off,rr=record,rrfile=/dev/null -rtc base=2026-01-01T00:00:00,clock=vm";
 
-/// Returns the kernel's command line. `counts`: its addresses must be the same in every run.
+/// Returns the kernel's command line. With `counts`, its addresses must be the same in every run.
 pub(super) fn command_line(machine: &Machine, counts: bool) -> String {
     let mut line = format!("console=ttyS0 panic=-1 rdinit=/init {VARIABLE}=1");
     if counts {

@@ -20,7 +20,7 @@ const PROGRAM: &str = "qemu-system-x86_64";
 pub(crate) struct Qemu {
     /// The platform's name.
     pub(crate) platform: &'static str,
-    /// What executes the guest's instructions: `kvm` or `tcg`.
+    /// The accelerator, which executes the guest's instructions: `kvm` or `tcg`.
     pub(crate) accelerator: &'static str,
     /// The processor that the guest sees.
     pub(crate) processor: &'static str,
@@ -28,7 +28,7 @@ pub(crate) struct Qemu {
     pub(crate) counts: bool,
 }
 
-/// Whether qemu can run a kernel of this kind.
+/// Returns whether qemu can run a kernel of this kind.
 pub(crate) fn runs(kind: &Kind) -> bool {
     kind.is_bootable() || matches!(kind, Kind::DiskImage(_))
 }

@@ -7,8 +7,8 @@ use landau_lab::kernel::{Error, Kind};
 use landau_lab::obtain::obtain;
 use std::path::Path;
 
-/// Returns why Debian's archive cannot be used here. It needs apt, a Debian source and a network, and an archive that
-/// has the files in its index, unlike one that is being updated.
+/// Returns why Debian's archive cannot be used here. This needs apt, a Debian source, a network, and an archive that
+/// has all files of its index, unlike one that is being updated.
 fn reason_to_skip(error: &Error) -> Option<String> {
     match error {
         Error::Apt(_) | Error::Fetch { .. } => Some(error.to_string()),
@@ -16,7 +16,7 @@ fn reason_to_skip(error: &Error) -> Option<String> {
     }
 }
 
-/// The second time, the kernel comes from the cache, without apt, network and index.
+/// The second time, the kernel comes from the cache, without apt, network or index.
 #[test]
 fn a_kernel_of_the_archive_is_fetched_once() {
     let folder = tempfile::tempdir().unwrap();
