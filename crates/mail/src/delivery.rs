@@ -160,7 +160,7 @@ pub(crate) fn prepare(delivery: &Delivery) -> Result<Engine<Sockets, Listed<File
     };
     let message = Message::parse(&text, list.columns(), delivery.signer.clone())?;
     if message.is_template() && delivery.batch > 1 {
-        return Err(Error::Spec("a message with fields has one recipient at a time; leave out --batch".to_owned()));
+        return Err(Error::Spec("a message with {{name}} fields cannot be batched; omit --batch".to_owned()));
     }
     let routes = delivery.routes()?;
     let plan = delivery.plan()?;
@@ -212,7 +212,7 @@ impl Delivery {
     fn check(&self) -> Result<()> {
         let needs_message = self.envelope.mode == Mode::Data;
         if needs_message && self.message.is_none() {
-            return Err(Error::Spec("--message FILE is missing; only the modes rset and quit do without".to_owned()));
+            return Err(Error::Spec("--message FILE is required except with --mode rset or --mode quit".to_owned()));
         }
         if self.bounces.is_some() && (!needs_message || self.envelope.from.is_empty()) {
             let reason = "--bounces needs --from and --mode data: only the sender of a message gets bounces";
@@ -257,10 +257,7 @@ pub(crate) fn limits(mut limits: Limits, others: u32, notes: &mut Vec<String>) -
     let most = descriptors.saturating_sub(OTHERS + u64::from(others));
     let most = u32::try_from(most).unwrap_or(u32::MAX).max(1);
     if limits.sessions > most {
-        notes.push(format!(
-            "{} sessions need more descriptors than this process may have; {most} are used (raise ulimit -n)",
-            limits.sessions
-        ));
+        notes.push(format!("{} sessions exceed the descriptor limit; using {most} (raise ulimit -n)", limits.sessions));
         limits.sessions = most;
     }
     limits

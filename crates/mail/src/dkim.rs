@@ -69,7 +69,7 @@ impl Signer {
         let key = key_of(&der).map_err(|reason| wrong(format!("the key cannot be used: {reason}")))?;
         for (option, name) in [("--dkim-domain", domain), ("--dkim-selector", selector)] {
             if !is_name(name) {
-                return Err(Error::Spec(format!("{option} {name}: write a name of letters, digits, - and dots")));
+                return Err(Error::Spec(format!("{option} {name}: write a name of letters, digits, -, _ and dots")));
             }
         }
         let signer = DkimSigner::from_key(key).domain(domain).selector(selector).headers(SIGNED);
@@ -98,7 +98,7 @@ impl Signer {
     /// fails.
     pub fn field(&self, message: &[u8]) -> Result<String> {
         if from_field(message).is_none() {
-            return Err(Error::Spec("a message to be signed needs the header field From".to_owned()));
+            return Err(Error::Spec("a signed message must have the header field From".to_owned()));
         }
         let signature = self.signer.sign(message);
         let signature = signature.map_err(|error| Error::Spec(format!("the message cannot be signed: {error}")))?;
@@ -116,9 +116,9 @@ fn key_of(der: &PrivateKeyDer<'_>) -> std::result::Result<DkimKey, String> {
         // Only the second version of PKCS #8 contains the public key, and OpenSSL writes the first.
         PrivateKeyDer::Pkcs8(pkcs8) => match Ed25519Key::from_pkcs8_maybe_unchecked_der(pkcs8.secret_pkcs8_der()) {
             Ok(key) => Ok(DkimKey::Ed25519(key)),
-            Err(_) => Err(format!("{rsa}; RSA keys of 2,048 to 8,192 bits and Ed25519 keys can")),
+            Err(_) => Err(format!("{rsa}; use an RSA key of 2,048 to 8,192 bits or an Ed25519 key")),
         },
-        _ => Err(format!("{rsa}; RSA keys of 2,048 to 8,192 bits and Ed25519 keys can")),
+        _ => Err(format!("{rsa}; use an RSA key of 2,048 to 8,192 bits or an Ed25519 key")),
     }
 }
 

@@ -45,21 +45,21 @@ pub enum Error {
         reason: String,
     },
     /// The ledger cannot be written. The outcomes of further recipients could not be recorded, so none is sent to.
-    #[error("cannot write the ledger: {0}; the run has stopped, and the same command continues it")]
+    #[error("cannot write the ledger: {0}; the run has stopped; run the same command again to continue")]
     Ledger(std::io::Error),
     /// A report about a failed recipient cannot be written. The recipient is not recorded as failed.
-    #[error("cannot write a bounce: {0}; the run has stopped, and the same command continues it")]
+    #[error("cannot write a bounce: {0}; the run has stopped; run the same command again to continue")]
     Bounce(std::io::Error),
     /// The metrics cannot be served.
     #[error("--metrics: {0}")]
     Metrics(crate::sink::Error),
     /// The queue of a relay cannot be read or written.
-    #[error("cannot use the queue: {0}; the relay has stopped, and the same command continues it")]
+    #[error("cannot use the queue: {0}; the relay has stopped; run the same command again to continue")]
     Queue(std::io::Error),
     /// The queue cannot be written at the end of a relay, for lack of disk space or descriptors.
     #[error(
-        "cannot write the queue: {error}; the relay has waited {waited_s} s for that and has stopped, and the next one \
-         sends some mail again that was delivered"
+        "cannot write the queue: {error}; the relay gave up after {waited_s} s; some delivered mail will be sent again \
+         after the restart"
     )]
     Unrecorded {
         /// How long the relay waited, in seconds.
@@ -68,7 +68,7 @@ pub enum Error {
         error: std::io::Error,
     },
     /// A run ended with an error, and the outcomes so far could not be written either.
-    #[error("{first}; at the end: {last}")]
+    #[error("{first}; at the end of the run: {last}")]
     Twice {
         /// Why the run ended.
         first: Box<Error>,

@@ -226,7 +226,7 @@ fn parts_of(text: &[u8], columns: &[String]) -> Result<Vec<Part>> {
         };
         let Some(column) = columns.iter().position(|column| column.trim() == name) else {
             return Err(Error::Spec(format!(
-                "the message has the field {{{{{name}}}}}, and the list has no such column; its columns: {}",
+                "the message has the field {{{{{name}}}}}, but the list has no such column; its columns: {}",
                 if columns.is_empty() { "none".to_owned() } else { columns.join(", ") }
             )));
         };

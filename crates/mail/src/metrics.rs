@@ -51,17 +51,17 @@ pub(crate) fn page(progress: &Progress, stats: &Stats) -> String {
     }
     for (name, kind, about, value) in [
         ("active_recipients", "gauge", "Recipients in memory.", progress.active),
-        ("connections", "gauge", "Connections, those being established included.", u64::from(progress.open)),
+        ("connections", "gauge", "Connections, including those being established.", u64::from(progress.open)),
         ("connections_total", "counter", "Connections that were greeted.", stats.connections),
         ("encrypted_connections_total", "counter", "Connections that were encrypted.", stats.encrypted),
-        ("attempts_total", "counter", "Times that a recipient was given to a session.", stats.attempts),
+        ("attempts_total", "counter", "Delivery attempts.", stats.attempts),
         ("sent_bytes_total", "counter", "Bytes sent.", stats.sent_bytes),
         ("bounces_total", "counter", "Reports about failed recipients.", stats.bounces),
     ] {
         describe(&mut out, name, kind, about);
         line(&mut out, name, &[], value as f64);
     }
-    describe(&mut out, "phase_seconds", "summary", "Times of the phases of connections and transactions.");
+    describe(&mut out, "phase_seconds", "summary", "Durations of the phases of connections and transactions.");
     for (phase, times) in stats.phases.all().into_iter().filter(|(_, times)| times.count() > 0) {
         for (label, share) in [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("1", 1.0)] {
             let seconds = times.quantile_ns(share) as f64 / 1e9;
@@ -70,8 +70,8 @@ pub(crate) fn page(progress: &Progress, stats: &Stats) -> String {
         line(&mut out, "phase_seconds_count", &[("phase", phase)], times.count() as f64);
     }
     for (name, about, reasons) in [
-        ("refusals_total", "Deferrals and failures of recipients, the most frequent reasons.", &stats.reasons),
-        ("lost_connections_total", "Connections refused or lost, the most frequent reasons.", &stats.lost),
+        ("refusals_total", "Deferrals and failures of recipients, by reason (the most frequent only).", &stats.reasons),
+        ("lost_connections_total", "Connections refused or lost, by reason (the most frequent only).", &stats.lost),
     ] {
         describe(&mut out, name, "counter", about);
         for (reason, count) in reasons.sorted().into_iter().take(REASONS) {

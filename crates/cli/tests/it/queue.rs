@@ -28,7 +28,7 @@ fn connect(relay: &Running) -> Client {
 #[test]
 fn messages_are_listed_held_deleted_and_released() {
     let room = Room::new();
-    assert!(room.landau(&["queue", "queue"]).err.contains("no queue of a relay is here"));
+    assert!(room.landau(&["queue", "queue"]).err.contains("not the queue of a relay"));
     let nowhere = "127.0.0.1:1".parse().unwrap();
     let mut relay = Running::relay(&room, nowhere, &["--ledger", "ledger"]);
     let mut client = connect(&relay);

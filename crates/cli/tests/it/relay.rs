@@ -235,7 +235,7 @@ fn a_relay_does_nothing_but_deliver() {
         ["mail", "--relay", "--listen", "127.0.0.1:0", "--queue", "q", "--via", "127.0.0.1:1", "--mode", "rset"];
     let ran = room.landau(&words);
     assert_eq!(ran.status, Some(2));
-    assert!(ran.err.contains("leave out --mode"), "{}", ran.err);
+    assert!(ran.err.contains("omit --mode"), "{}", ran.err);
 }
 
 #[test]

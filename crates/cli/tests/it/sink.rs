@@ -225,7 +225,7 @@ fn mistakes_are_named() {
         (&["smtp", "--listen", "127.0.0.1"][..], "try 127.0.0.1:2525"),
         (&["smtp", "--name", "a b"], "not a host name"),
         (&["smtp", "--maildir", "."], "it is not empty"),
-        (&["dns", "--listen", "127.0.0.0/8:0"], "name single addresses"),
+        (&["dns", "--listen", "127.0.0.0/8:0"], "specify single addresses"),
         (&["dns", "--nonexistent", "0.7", "--failing", "0.7"], "add up to 1.4"),
         (&["dns", "--domains", "5", "--sites", "6"], "no more sites than domains"),
         (&["http", "--errors", "2"], "from 0 to 1"),

@@ -81,14 +81,14 @@ pub(crate) enum Broken {
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// A reply that answers no command.
-    #[error("the server sent a reply that no command had asked for")]
+    #[error("the server sent an unsolicited reply")]
     Unsolicited,
     /// A reply that the protocol does not allow.
     #[error("the server answered {0} to {1:?}")]
     Unexpected(Code, Stage),
     /// Bytes after the answer to STARTTLS, which an attacker on the path to the server may have injected
     /// (CVE-2011-0411).
-    #[error("the connection had unencrypted bytes after the answer to STARTTLS")]
+    #[error("the server sent unencrypted bytes after its reply to STARTTLS")]
     Injected,
     /// TLS is required but not offered.
     #[error("the server does not offer STARTTLS, and TLS is required")]

@@ -56,8 +56,8 @@ fn what_cannot_be_signed_is_refused() {
 fn keys_and_names_that_cannot_be_used_are_refused() {
     let refused = |name| signer(name).unwrap_err().to_string();
     assert!(refused("none.pem").contains("No such file"), "{}", refused("none.pem"));
-    assert!(refused("rsa1024.pem").contains("RSA keys of 2,048"), "{}", refused("rsa1024.pem"));
-    assert!(refused("ec.pem").contains("RSA keys of 2,048"), "{}", refused("ec.pem"));
+    assert!(refused("rsa1024.pem").contains("an RSA key of 2,048"), "{}", refused("rsa1024.pem"));
+    assert!(refused("ec.pem").contains("an RSA key of 2,048"), "{}", refused("ec.pem"));
     let no_key = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let error = Signer::read(&no_key, "example.org", "s1").unwrap_err().to_string();
     assert!(error.contains("no private key"), "{error}");

@@ -122,7 +122,7 @@ impl Connection {
         let stage = self.session.stage();
         let during = match stage {
             _ if self.phase == Phase::Connecting => "while connecting".to_owned(),
-            Some(stage) => format!("waiting for the answer to {}", name(stage)),
+            Some(stage) => format!("while waiting for {}", awaited(stage)),
             None if self.is_in_handshake() => "in the TLS handshake".to_owned(),
             None => "while idle".to_owned(),
         };
@@ -156,19 +156,19 @@ impl Connection {
     }
 }
 
-/// Returns the name of a stage for messages.
-fn name(stage: Stage) -> &'static str {
+/// Returns what the client waits for in a stage.
+fn awaited(stage: Stage) -> &'static str {
     match stage {
-        Stage::Greeting => "the connection",
-        Stage::Ehlo => "EHLO",
-        Stage::Helo => "HELO",
-        Stage::StartTls => "STARTTLS",
-        Stage::Mail => "MAIL",
-        Stage::Rcpt => "RCPT",
-        Stage::Data => "DATA",
-        Stage::Content => "the end of the message",
-        Stage::Chunk => "BDAT",
-        Stage::Reset | Stage::Clear => "RSET",
-        Stage::Quit => "QUIT",
+        Stage::Greeting => "the greeting",
+        Stage::Ehlo => "the reply to EHLO",
+        Stage::Helo => "the reply to HELO",
+        Stage::StartTls => "the reply to STARTTLS",
+        Stage::Mail => "the reply to MAIL",
+        Stage::Rcpt => "the reply to RCPT",
+        Stage::Data => "the reply to DATA",
+        Stage::Content => "the reply to the end of the message",
+        Stage::Chunk => "the reply to BDAT",
+        Stage::Reset | Stage::Clear => "the reply to RSET",
+        Stage::Quit => "the reply to QUIT",
     }
 }

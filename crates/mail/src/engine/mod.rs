@@ -187,7 +187,8 @@ impl<N: Network, I: Input> Engine<N, I> {
                 finished => {
                     if let Some(error) = waited_for {
                         let waited_s = waited_ns as f64 / 1e9;
-                        let note = format!("the queue could be written {waited_s:.0} s after the end only: {error}");
+                        let note =
+                            format!("the queue could not be written until {waited_s:.0} s after the end: {error}");
                         self.notes.push(note);
                     }
                     return finished;
@@ -361,7 +362,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             return Some(error.to_string());
         }
         let has_control = offer.letter.message.is_template() && self.record.has_control();
-        has_control.then(|| "a field has a control character".to_owned())
+        has_control.then(|| "a field contains a control character".to_owned())
     }
 
     /// Acts on an event of a connection.

@@ -136,7 +136,7 @@ impl<N: Network, I: Input> Engine<N, I> {
     fn note_short(&mut self, error: landau_sys::Error, limit: u32) {
         self.short_count += 1;
         if self.short_count <= MOST_NOTES {
-            self.notes.push(format!("{error}: no more than {limit} connections at a time for a minute"));
+            self.notes.push(format!("{error}: limiting to {limit} connections for one minute"));
         }
     }
 
@@ -197,7 +197,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         if let Some(until_ns) = until_ns {
             self.schedule.set_reason(site, reason);
             let wait_s = until_ns.saturating_sub(self.now_ns).div_ceil(SECOND);
-            self.notices.push(format!("{} is not tried for {wait_s} s: {reason}", self.routes.name(site)));
+            self.notices.push(format!("{}: suspended for {wait_s} s: {reason}", self.routes.name(site)));
             for id in self.schedule.abandon(site) {
                 self.input.suspend(self.schedule.recipients.get(id).number, until_ns);
                 self.settle(id, State::Deferred, None, None, reason.as_bytes());
@@ -206,7 +206,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
         self.given_up_count += 1;
         if self.given_up_count <= MOST_NOTES {
-            self.notes.push(format!("{} is not tried again in this run: {reason}", self.routes.name(site)));
+            self.notes.push(format!("{}: given up for this run: {reason}", self.routes.name(site)));
         }
         for id in self.schedule.give_up(site) {
             self.forget(id);
@@ -247,10 +247,10 @@ impl<N: Network, I: Input> Engine<N, I> {
     pub(super) fn note_rest(&mut self) {
         let [sites, refusals] = [self.given_up_count, self.short_count].map(|count| count.saturating_sub(MOST_NOTES));
         if sites > 0 {
-            self.notes.push(format!("{sites} more sites are not tried again in this run"));
+            self.notes.push(format!("{sites} more sites were given up for this run"));
         }
         if refusals > 0 {
-            self.notes.push(format!("{refusals} more times this host refused connections beyond a limit"));
+            self.notes.push(format!("this host refused connections beyond a limit {refusals} more times"));
         }
     }
 }

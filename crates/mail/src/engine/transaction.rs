@@ -137,7 +137,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         for (whose, address) in [("recipient's", record.address()), ("sender's", &letter.envelope.from)] {
             if !has_utf8 && address_to_ascii(address).is_none() {
                 let reason = format!(
-                    "5.6.7 the {whose} address has characters beyond ASCII that cannot be converted, and the server \
+                    "5.6.7 the {whose} address contains non-ASCII characters that cannot be converted, and the server \
                      does not offer SMTPUTF8"
                 );
                 return Some(Refusal { reason, is_address: true });
@@ -154,12 +154,14 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
         let capabilities = connection.session.capabilities();
         if message.needs_utf8(record) && !capabilities.extensions.has(Extension::SmtpUtf8) {
-            let reason = "5.6.9 the header has bytes beyond ASCII, and the server does not offer SMTPUTF8";
+            let reason = "5.6.9 the header contains non-ASCII bytes, and the server does not offer SMTPUTF8";
             return Some(reason.to_owned());
         }
         let is_8bit = message.is_8bit() || (message.is_template() && !record.is_ascii());
         if is_8bit && !capabilities.extensions.has(Extension::EightBitMime) {
-            return Some("5.6.3 the message has bytes beyond ASCII, and the server does not offer 8BITMIME".to_owned());
+            return Some(
+                "5.6.3 the message contains non-ASCII bytes, and the server does not offer 8BITMIME".to_owned(),
+            );
         }
         match (message.bytes(), capabilities.size_limit) {
             (Some(bytes), Some(limit)) if bytes > limit => {

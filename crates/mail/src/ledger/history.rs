@@ -7,7 +7,7 @@ use super::{Header, Line, State};
 use std::io::{BufRead, BufReader, Read};
 
 /// The reason for refusing a file that is not a ledger.
-const NO_LEDGER: &str = "not a ledger; name a file that does not exist yet";
+const NO_LEDGER: &str = "not a ledger; specify a file that does not exist yet";
 
 /// The states of the recipients of earlier runs.
 #[derive(Debug, Default)]
@@ -36,8 +36,8 @@ impl History {
         }
         if entry >> 2 != tag(address) {
             return Err(format!(
-                "recipient {number} of the list is {address}, and the ledger has another address there; continue with \
-                 the list that the ledger was begun with, at whose end recipients may be added"
+                "recipient {number} of the list is {address}, but the ledger has another address; use the original \
+                 list (recipients may be appended)"
             ));
         }
         Ok(Some(state_of(entry)))
@@ -107,15 +107,15 @@ fn check_header(line: &[u8], expected: &Header) -> Result<(), String> {
     let found: Header = serde_json::from_slice(line).map_err(|_| NO_LEDGER.to_owned())?;
     if found.landau_ledger != expected.landau_ledger {
         return Err(format!(
-            "version {} of the format; this program knows {}",
+            "the ledger has format version {}; this program supports version {}",
             found.landau_ledger, expected.landau_ledger
         ));
     }
     if found.mode != expected.mode {
-        return Err(format!("the ledger was begun with --mode {:?}", found.mode).to_lowercase());
+        return Err(format!("the ledger was created with --mode {:?}", found.mode).to_lowercase());
     }
     if found.message != expected.message {
-        return Err("the ledger was begun with another message; use another ledger for this one".to_owned());
+        return Err("the ledger was created with another message; use another ledger for this one".to_owned());
     }
     Ok(())
 }

@@ -111,7 +111,7 @@ pub(crate) fn open(path: &Path, mode: Mode, message: &Message, sync: Sync) -> Re
     })?;
     // A new file is lost in a system crash unless its directory entry is on the device, even if its data is.
     if history.bytes() == 0 && sync != Sync::Never {
-        sync_parent(path).map_err(|error| Error::file(path, format!("cannot sync its folder: {error}")))?;
+        sync_parent(path).map_err(|error| Error::file(path, format!("cannot sync its directory: {error}")))?;
     }
     Ok((ledger, history))
 }

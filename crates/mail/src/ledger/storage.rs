@@ -54,7 +54,9 @@ impl FileStorage {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
-            Err(TryLockError::WouldBlock) => Err(io::Error::other("another run uses this ledger; wait for its end")),
+            Err(TryLockError::WouldBlock) => {
+                Err(io::Error::other("another run is using this ledger; wait until it ends"))
+            }
             Err(TryLockError::Error(error)) => Err(error),
         }
     }

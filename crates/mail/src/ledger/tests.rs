@@ -22,7 +22,7 @@ fn a_ledger_cut_at_any_byte_is_continued() {
     ledger.add(&report(0, "a@b", State::Done), || 6);
     ledger.finish(1).unwrap();
     let error = open(&path, Mode::Data, &message, Sync::Never).unwrap_err().to_string();
-    assert!(error.contains("another run uses this ledger"), "{error}");
+    assert!(error.contains("another run is using this ledger"), "{error}");
     drop(ledger);
     let whole = std::fs::read(&path).unwrap();
     let ends: Vec<usize> = (1..=whole.len()).filter(|&end| whole[end - 1] == b'\n').collect();
@@ -55,7 +55,7 @@ fn a_ledger_of_something_else_is_refused() {
     let first = message("a\n");
     drop(open(&path, Mode::Data, &first, Sync::Never).unwrap());
     let refusal = |mode, text: &str| open(&path, mode, &message(text), Sync::Never).unwrap_err().to_string();
-    assert!(refusal(Mode::Rset, "a\n").contains("begun with --mode data"));
+    assert!(refusal(Mode::Rset, "a\n").contains("created with --mode data"));
     assert!(refusal(Mode::Data, "b\n").contains("another message"));
     std::fs::write(&path, "a@b\nc@d\n").unwrap();
     assert!(refusal(Mode::Data, "a\n").contains("not a ledger"));

@@ -64,11 +64,11 @@ pub(crate) enum Problem {
     Refused,
     #[error("the name server answered with code {}", .0.0)]
     Code(Rcode),
-    #[error("the name server is not responsible for the name (lame delegation)")]
+    #[error("the name server is not authoritative for the name (lame delegation)")]
     Lame,
     #[error("the name server did not answer")]
     TimedOut,
-    #[error("cannot ask the name server: {0}")]
+    #[error("cannot query the name server: {0}")]
     Unreachable(landau_sys::Error),
     #[error("the answer of the name server is malformed")]
     Malformed,

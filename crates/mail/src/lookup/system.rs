@@ -49,7 +49,7 @@ impl System {
     pub(crate) fn start() -> Result<Self> {
         let failed = |reason: String| {
             Error::Spec(format!(
-                "the system's resolver cannot be used: {reason}; name a server with --name-server or --via"
+                "the system's resolver cannot be used: {reason}; specify a server with --name-server or --via"
             ))
         };
         let mut builder = TokioResolver::builder_tokio().map_err(|error| failed(error.to_string()))?;

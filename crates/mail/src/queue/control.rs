@@ -145,7 +145,7 @@ impl Feed {
                 match write_held(&self.shared, &self.held) {
                     Ok(()) => Answer::Done { found, changed },
                     Err(error) => Answer::Failed(format!(
-                        "{changed} messages are changed until the relay ends: cannot write {}: {error}",
+                        "cannot write {}: {error}; {changed} messages are changed only until the relay ends",
                         self.shared.held().display()
                     )),
                 }
@@ -160,7 +160,7 @@ impl Feed {
             }
             Action::Reopen => match self.journal.as_mut().map_or(Ok(()), Journal::reopen) {
                 Ok(()) => Answer::Done { found: 0, changed: 0 },
-                Err(error) => Answer::Failed(format!("the old ledger is used: {error}")),
+                Err(error) => Answer::Failed(format!("{error}; the old file stays in use")),
             },
         }
     }
@@ -391,7 +391,7 @@ pub(super) fn read_held(shared: &Shared) -> io::Result<BTreeSet<u64>> {
 fn held_id(line: &str, number: u32) -> io::Result<u64> {
     u64::from_str_radix(line, 16).map_err(|_| {
         io::Error::other(format!(
-            "line {number} is no identifier; remove the line, or the file to release all messages"
+            "line {number} is not a message identifier; delete the line, or delete the file to release all messages"
         ))
     })
 }

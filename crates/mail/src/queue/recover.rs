@@ -75,7 +75,7 @@ pub(crate) fn open(directory: &Path, limit: u64, sync: Sync) -> Result<Found> {
         }
         std::thread::sleep(LOCK_PAUSE);
     }
-    let reason = "another relay uses this queue; name another directory".to_owned();
+    let reason = "another relay is using this queue; specify another directory".to_owned();
     Err(Error::file(&directory.join(LOCK), reason))
 }
 
@@ -179,7 +179,8 @@ pub(crate) fn try_open(directory: &Path, limit: u64, sync: Sync) -> Result<Optio
 /// Returns a warning for the user if others can access the directory of a queue.
 pub(crate) fn exposure(directory: &Path) -> Option<String> {
     let (mode, path) = (std::fs::metadata(directory).ok()?.permissions().mode() & 0o777, directory.display());
-    (mode & 0o077 != 0).then(|| format!("{path}: others can use the directory (mode {mode:o}); run chmod 700 {path}"))
+    (mode & 0o077 != 0)
+        .then(|| format!("{path}: other users can access the directory (mode {mode:o}); run chmod 700 {path}"))
 }
 
 /// Adds the reported failures to the states. Returns the recipients without a recorded state: a crash occurred between
@@ -261,7 +262,7 @@ impl Review {
         }
         if damaged > 0 {
             self.notes.push(format!(
-                "{}: {damaged} records are damaged; their recipients may be sent to again",
+                "{}: {damaged} records are damaged; their recipients may get the mail again",
                 path.display()
             ));
         }
@@ -301,9 +302,9 @@ impl Review {
             self.damaged_bytes += bytes.len() as u64;
             let (count, start) = (bytes.len(), range.start);
             let what = if is_end {
-                format!("the last {count} bytes are not a whole message")
+                format!("the last {count} bytes are not a complete message")
             } else {
-                format!("{count} bytes from byte {start} on are damaged, and the messages after them are not")
+                format!("{count} bytes from byte {start} on are damaged (the messages after them are intact)")
             };
             let kept = if is_readable {
                 match self.set_aside(path, &bytes) {
@@ -350,12 +351,12 @@ impl Review {
             self.aside_bytes += bytes.len() as u64;
             return Ok(aside);
         }
-        Err(io::Error::other("no name is free for another file"))
+        Err(io::Error::other("all file names for a copy are in use"))
     }
 
     fn fill(&self, copy: &File, path: &Path, bytes: &[u8]) -> io::Result<()> {
         if self.aside_bytes + bytes.len() as u64 > self.aside_limit {
-            let reason = "files with the extension cut have an eighth of --queue-limit; move them elsewhere";
+            let reason = "files with the extension cut would exceed an eighth of --queue-limit; move them elsewhere";
             return Err(io::Error::new(ErrorKind::QuotaExceeded, reason));
         }
         disk::write_at(copy, bytes, 0)?;

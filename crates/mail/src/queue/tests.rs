@@ -185,7 +185,10 @@ fn what_is_left_is_handed_out_after_a_restart() {
     queue.settle(&all[2], State::Deferred);
     queue.feed.commit(0).unwrap();
     assert!(
-        open(folder.path(), 1 << 30, Sync::Never).unwrap_err().to_string().contains("another relay uses this queue")
+        open(folder.path(), 1 << 30, Sync::Never)
+            .unwrap_err()
+            .to_string()
+            .contains("another relay is using this queue")
     );
     // The states of a batch that was not committed are lost.
     queue.settle(&all[3], State::Done);

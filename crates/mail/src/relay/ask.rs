@@ -65,7 +65,7 @@ fn ask_within(
     let wrong = |reason: String| Error::file(directory, reason);
     match directory.join(queue::LOCK).try_exists() {
         Ok(true) => {}
-        Ok(false) => return Err(wrong("no queue of a relay is here".to_owned())),
+        Ok(false) => return Err(wrong("not the queue of a relay".to_owned())),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(not_permitted(directory)),
         Err(error) => return Err(wrong(error.to_string())),
     }
@@ -78,7 +78,7 @@ fn ask_within(
                 ask_files(directory, request, each, note)
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(not_permitted(directory)),
-            Err(error) => Err(wrong(format!("cannot ask the relay: {error}"))),
+            Err(error) => Err(wrong(format!("cannot connect to the relay: {error}"))),
         };
         match asked? {
             Asked::Done(counts) => return Ok(counts),
@@ -86,7 +86,8 @@ fn ask_within(
             Asked::Later if Instant::now() < until => std::thread::sleep(LOOK),
             Asked::Later => {
                 return Err(wrong(
-                    "a relay is starting or ending here, or another command uses the queue; try again later".to_owned(),
+                    "a relay is starting or stopping, or another command is using the queue; try again later"
+                        .to_owned(),
                 ));
             }
         }
@@ -108,7 +109,7 @@ fn not_permitted(directory: &Path) -> Error {
 /// Sends a request to a relay. Messages passed to `each` cannot be taken back, so the request is repeated only before
 /// the first one.
 fn ask_relay(directory: &Path, stream: &UnixStream, request: &Request, each: &mut Each<'_>) -> Result<Asked> {
-    let failed = |error: io::Error| Error::file(directory, format!("cannot ask the relay: {error}"));
+    let failed = |error: io::Error| Error::file(directory, format!("the request to the relay failed: {error}"));
     match send(stream, request) {
         Err(error) if is_gone(&error) => return Ok(Asked::Later),
         sent => sent.map_err(failed)?,
@@ -122,7 +123,7 @@ fn ask_relay(directory: &Path, stream: &UnixStream, request: &Request, each: &mu
         match lines.read_line(&mut line) {
             Err(error) if is_gone(&error) => break,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let reason = format!("the relay has not answered for {} s; try again later", patience.as_secs());
+                let reason = format!("the relay did not answer within {} s; try again later", patience.as_secs());
                 return Err(Error::file(directory, reason));
             }
             read => drop(read.map_err(failed)?),
@@ -148,7 +149,7 @@ fn ask_relay(directory: &Path, stream: &UnixStream, request: &Request, each: &mu
         directory,
         format!(
             "the list is not complete: the relay closed the connection after message {count}, because it ended or \
-             the list was not read within {seconds} s; ask again"
+             the list was not read within {seconds} s; run the command again"
         ),
     ))
 }
@@ -251,7 +252,7 @@ mod tests {
         // Like a relay before it has a socket.
         let found = queue::open(directory, LIMIT, Sync::Never).unwrap();
         let error = list(directory, Duration::ZERO).unwrap_err().to_string();
-        assert!(error.contains("a relay is starting or ending here"), "{error}");
+        assert!(error.contains("a relay is starting or stopping"), "{error}");
         let listener = UnixListener::bind(directory.join(SOCKET)).unwrap();
         // The thread is not joined: if the fix is missing, nobody connects, and the list below fails.
         std::thread::spawn(move || {
@@ -340,7 +341,7 @@ mod tests {
         let told = || list(directory, Duration::ZERO).unwrap_err().to_string();
         assert!(told().contains("user 65534 owns the queue, and no relay is running"), "{}", told());
         let found = queue::open(directory, LIMIT, Sync::Never).unwrap();
-        assert!(told().contains("a relay is starting or ending here"), "{}", told());
+        assert!(told().contains("a relay is starting or stopping"), "{}", told());
         drop(found);
     }
 

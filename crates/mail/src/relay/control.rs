@@ -93,7 +93,7 @@ pub(super) enum Unanswered {
 impl std::fmt::Display for Unanswered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Ended => f.write_str("the relay is ending"),
+            Self::Ended => f.write_str("the relay is stopping"),
             Self::Failed(reason) => f.write_str(reason),
         }
     }
@@ -290,7 +290,7 @@ fn serve(stream: &UnixStream, shared: &Shared, desk: &Desk) -> io::Result<()> {
     };
     let last = match serde_json::from_str(&line) {
         Ok(request) => answer(request, shared, |request| desk.ask(request), |message| say(&Line::Message(message)))?,
-        Err(error) => Line::Error(format!("not a request: {error}")),
+        Err(error) => Line::Error(format!("invalid request: {error}")),
     };
     say(&last)?;
     out.flush()

@@ -130,22 +130,22 @@ impl Monitor {
             reading("reports", "reports to senders about recipients that failed, added to the queue", reports),
             reading(
                 "double_bounces",
-                "recipients who failed, and whose mail had no sender to report to",
+                "recipients that failed, of messages that had no sender to report to",
                 double_bounces,
             ),
-            reading("reads_failed", "attempts to read a message of the queue that failed", unreadable),
+            reading("reads_failed", "failed attempts to read a message of the queue", unreadable),
             reading("damaged_bytes", "bytes of the queue that were damaged or cut off at the start", damaged_bytes),
-            gauge("messages_held", "messages that wait until they are released", held),
-            gauge(
-                "sites_suspended",
-                "sites that are not tried for now, because they could not be reached",
-                sites.suspended,
+            gauge("messages_held", "messages held until they are released", held),
+            gauge("sites_suspended", "sites currently suspended, because they could not be reached", sites.suspended),
+            reading(
+                "suspensions",
+                "times that a site was suspended, because it could not be reached",
+                sites.suspensions,
             ),
-            reading("suspensions", "times that a site could not be reached and began to wait", sites.suspensions),
-            reading("probes", "connections to find out whether a site can be reached again", sites.probes),
+            reading("probes", "connections that probed whether a suspended site can be reached again", sites.probes),
             reading(
                 "recipients_suspended",
-                "recipients deferred without a try, because their site was not tried",
+                "recipients deferred without an attempt, because their site was suspended",
                 sites.recipients,
             ),
         ]);
@@ -157,7 +157,7 @@ impl Relay {
     /// Opens the queue and listens. Clients can connect from then on; [`Listening::run`] answers them.
     pub fn bind(self) -> Result<Listening> {
         if self.delivery.envelope.mode != Mode::Data {
-            return Err(Error::Spec("a relay delivers messages; leave out --mode".to_owned()));
+            return Err(Error::Spec("a relay delivers messages; omit --mode".to_owned()));
         }
         if let Some(address) = &self.postmaster {
             Mailbox::parse(address.as_bytes())

@@ -43,7 +43,7 @@ counters! {
         message_bytes "bytes of messages accepted",
         messages_refused "messages refused after their content",
         commits "writes of accepted messages to the queue, each with one sync or none",
-        errors "commands answered with 4yz or 5yz, but for those behind a MAIL that was answered with 452",
+        errors "commands answered with 4yz or 5yz, except those after a MAIL answered with 452",
         bare_line_ends "messages and command lines refused for a bare CR or LF",
         loops "messages refused because they had passed too many hosts",
         refused_clients "connections refused because of the client's address",

@@ -287,7 +287,7 @@ impl Domains {
         // A name that IDNA does not permit is still in its original form.
         match NameBuf::parse(name).ok().filter(|_| name.is_ascii()) {
             Some(name) => self.ask(About::Domain(index), name, Kind::Mx, resolver),
-            None => self.refuse(index, "5.1.2 not the name of a domain", RefusalKind::Final, now_ns, 3600),
+            None => self.refuse(index, "5.1.2 not a valid domain name", RefusalKind::Final, now_ns, 3600),
         }
     }
 
@@ -364,7 +364,7 @@ impl Domains {
         if let Some(own) = own.filter(|_| !is_implicit || own_name != "localhost") {
             mx.retain(|(preference, _)| *preference < own);
             if mx.is_empty() {
-                let text = "5.4.6 this host is the domain's best MX host: mail would go in a circle";
+                let text = "5.4.6 mail loop: this host is the best MX of the domain";
                 return self.refuse(index, text, RefusalKind::Final, now_ns, answer.ttl_s);
             }
         }
@@ -489,11 +489,11 @@ impl Domains {
         let place = match (has_address, problem, public) {
             (false, Some(problem), _) => refusal(format!("4.4.3 {problem}"), RefusalKind::Transient),
             (false, None, _) => {
-                refusal("5.4.4 no host that takes mail for the domain has an address".to_owned(), RefusalKind::Final)
+                refusal("5.4.4 no mail server of the domain has an address".to_owned(), RefusalKind::Final)
             }
             (true, _, Some(host)) => {
                 let text = format!(
-                    "4.7.0 {} takes mail for {} and has a public address; if you are permitted to send mail there, \
+                    "4.7.0 {}, a mail server of {}, has a public address; if you are permitted to send mail there, \
                      add --allow-host {} --yes-send-to-public",
                     host.name, domain.name, domain.name
                 );

@@ -406,8 +406,8 @@ fn each_time_that_this_host_runs_short_is_noted() {
         pass(&mut engine, &world, 70);
         assert_eq!((engine.notes.len(), engine.progress().open), (notes, descriptors), "{:?}", engine.notes);
     }
-    assert!(engine.notes[0].contains("no more than 2 connections"), "{:?}", engine.notes);
-    assert!(engine.notes[3].contains("no more than 5 connections"), "{:?}", engine.notes);
+    assert!(engine.notes[0].contains("limiting to 2 connections"), "{:?}", engine.notes);
+    assert!(engine.notes[3].contains("limiting to 5 connections"), "{:?}", engine.notes);
 }
 
 /// A relay that runs for months gets mail for ever more sites.

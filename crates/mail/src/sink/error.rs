@@ -48,7 +48,7 @@ pub enum Error {
         reason: String,
     },
     /// A UDP answer must come from the address of the query, so a single address is required.
-    #[error("cannot serve DNS at {address}: name single addresses, such as 127.0.0.1:5353")]
+    #[error("cannot serve DNS at {address}: specify single addresses, such as 127.0.0.1:5353")]
     OneAddress {
         /// The addresses as given.
         address: String,

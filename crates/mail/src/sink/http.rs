@@ -15,7 +15,7 @@ counters! {
     /// The counters of an HTTP sink.
     Counters {
         requests "requests answered",
-        request_errors "requests answered with the error of the share",
+        request_errors "requests answered with an injected error",
         malformed "connections closed because of a malformed request",
     }
 }

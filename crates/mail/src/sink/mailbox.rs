@@ -25,7 +25,7 @@ impl Mailboxes {
         let failed = |cause| Error::Maildir { path: root.to_owned(), cause };
         fs::create_dir_all(root).map_err(failed)?;
         if fs::read_dir(root).map_err(failed)?.next().is_some() {
-            return Err(failed(io::Error::new(io::ErrorKind::DirectoryNotEmpty, "it is not empty; name another")));
+            return Err(failed(io::Error::new(io::ErrorKind::DirectoryNotEmpty, "it is not empty; specify another")));
         }
         Ok(Self { root: root.to_owned(), made: HashSet::new() })
     }

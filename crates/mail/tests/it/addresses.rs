@@ -87,7 +87,7 @@ fn domains_are_looked_up_in_ascii() {
     // The zone has no b\u{fc}cher, and the last one is not a valid name.
     assert_eq!((outcome.recipients.done, outcome.recipients.failed), (3, 2), "{:?}", outcome.reasons);
     assert!(
-        outcome.reasons.iter().any(|(reason, _)| reason.contains("not the name of a domain")),
+        outcome.reasons.iter().any(|(reason, _)| reason.contains("not a valid domain name")),
         "{:?}",
         outcome.reasons
     );

@@ -79,7 +79,7 @@ fn mail_goes_to_the_next_host_if_the_first_one_refuses() {
     // About one site in three has only one host.
     assert!((200..400).contains(&recipients.done) && recipients.failed == 0, "{recipients:?}");
     assert!(outcome.lost.iter().any(|(reason, _)| reason.contains("421")), "{:?}", outcome.lost);
-    assert!(outcome.notes.iter().any(|note| note.contains("not tried again in this run")), "{:?}", outcome.notes);
+    assert!(outcome.notes.iter().any(|note| note.contains("given up for this run")), "{:?}", outcome.notes);
 }
 
 /// Returns whether this system has IPv6's loopback address.

@@ -351,7 +351,7 @@ fn a_report_beyond_ascii_is_sent_again_in_seven_bits() {
     let mut queue = Queue::open(folder.path());
     let (offer, address) = returned(&mut queue, "Subject: a\r\n\r\nth\u{e9} body\r\n");
     assert!(offer.letter.message.is_8bit());
-    let text = &b"5.6.3 the message has bytes beyond ASCII, and the server does not offer 8BITMIME"[..];
+    let text = &b"5.6.3 the message contains non-ASCII bytes, and the server does not offer 8BITMIME"[..];
     let state = State::Failed;
     queue.feed.record(&Report { number: offer.number, address: &address, state, code: None, text, host: None }, || 0);
     queue.feed.release(offer.number, 0);

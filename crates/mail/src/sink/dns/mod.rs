@@ -27,11 +27,11 @@ counters! {
     /// The UDP counters of a name server, for all its threads: one for each address.
     UdpCounters {
         udp_queries "queries over UDP",
-        udp_lost "queries over UDP that were dropped on purpose",
+        udp_lost "queries over UDP dropped to simulate loss",
         udp_truncated "answers over UDP that were truncated",
         udp_failed "answers over UDP with an error: NXDOMAIN, SERVFAIL and others",
-        udp_ignored "datagrams that are no queries",
-        udp_overflow "answers over UDP that were dropped because too many were late",
+        udp_ignored "datagrams that are not queries",
+        udp_overflow "answers over UDP dropped because too many were delayed",
     }
 }
 
@@ -89,7 +89,7 @@ impl Dns {
             return Err(wrong("there must be at least one domain and one site, and no more sites than domains"));
         }
         if u64::from(first_address.to_bits()) + hosts > 1 << 32 {
-            return Err(wrong("its hosts need more addresses than follow the first"));
+            return Err(wrong("the addresses after the first are too few for its hosts"));
         }
         Ok(Self {
             responder: Responder::new(Zone::new(service.layout, service.seed), name),

@@ -231,7 +231,7 @@ text_value!(Spread(Latency), |text| Latency::parse(text).map_err(|error| error.t
 text_value!(Keyword(Extension), |text| {
     let known = Extension::of(text.as_bytes()).filter(|one| IMPLEMENTED.contains(one));
     let names: Vec<&str> = IMPLEMENTED.iter().map(|one| one.keyword()).collect();
-    known.ok_or_else(|| format!("not an extension of the sink; it has {}", names.join(", ")))
+    known.ok_or_else(|| format!("not an extension of the sink; it offers {}", names.join(", ")))
 });
 
 /// A number from 0 to 1.
