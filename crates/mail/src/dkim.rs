@@ -56,7 +56,8 @@ impl Signer {
     ///
     /// # Errors
     ///
-    /// A file without such a key, an RSA key of less than 2,048 bits, or a domain or selector that is not a host name.
+    /// A file without such a key, an RSA key of less than 2,048 bits, or a domain or selector that is not a name of
+    /// letters, digits, `-`, `_` and dots.
     pub fn read(path: &Path, domain: &str, selector: &str) -> Result<Self> {
         let wrong = |reason: String| Error::file(path, reason);
         let pem = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;

@@ -120,8 +120,8 @@ pub(crate) fn shortened(report: &[u8], returned: Returned) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns a report for a server without 8BITMIME, with the whole message in base64; `None` if its message is ASCII or
-/// is encoded already.
+/// Returns a report for a server without 8BITMIME, with the whole message in base64; `None` if it does not contain the
+/// whole message, or if the message is ASCII or encoded already.
 pub(crate) fn in_seven_bits(report: &[u8]) -> Option<Vec<u8>> {
     let report = Report::parse(report)?;
     if !report.is_whole || report.is_encoded || report.message.is_ascii() {

@@ -167,7 +167,7 @@ pub(crate) struct Session {
     senders: u64,
     /// Whether the server may still hold a transaction that failed.
     needs_clear: bool,
-    /// The number of transactions that have ended, except one that a 421 ended.
+    /// The number of transactions that have ended. One that a 421 ended counts only if the 421 answered its RSET.
     ended: u64,
     /// Recipients with an outcome that was not reported yet.
     resolved: VecDeque<(u32, Verdict)>,
@@ -269,7 +269,8 @@ impl Session {
         self.senders > 0
     }
 
-    /// Returns the number of transactions that have ended. One that a 421 ended is not counted.
+    /// Returns the number of transactions that have ended. One that a 421 ended counts only if the 421 answered its
+    /// RSET.
     pub(crate) fn ended(&self) -> u64 {
         self.ended
     }

@@ -32,7 +32,8 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.arrive(id, &place);
     }
 
-    /// Handles the answers of the name server, and sends further queries. Returns whether a route was found.
+    /// Handles the answers of the name server, and sends further queries. Returns whether a domain's lookup has ended:
+    /// with a route, or with the reason why there is none.
     pub(super) fn look_up(&mut self) -> bool {
         self.forget_sites();
         for id in self.schedule.take_unplaced() {

@@ -167,7 +167,7 @@ impl Client {
         let _ = self.stream.get_mut().shutdown(std::net::Shutdown::Write);
     }
 
-    /// Receives a reply: the codes of its lines must be equal. 0 is the end of the connection, -1 a reset.
+    /// Receives a reply. Returns the code of its last line; 0 is the end of the connection, -1 a reset.
     pub(crate) fn reply(&mut self) -> i32 {
         loop {
             let mut line = String::new();

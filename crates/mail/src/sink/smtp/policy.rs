@@ -9,7 +9,7 @@ use crate::sink::draw::{Draws, Purpose, key};
 use crate::sink::recent::Recent;
 use std::net::IpAddr;
 
-/// A verdict that refuses a recipient.
+/// The decision on a recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Accepted,
