@@ -188,7 +188,7 @@ impl Http2 {
                 return Ok(Some((header, Payload::Borrowed(payload))));
             }
             if is_long(header) {
-                return invalid(format!("no frame of HTTP/2: {}", bytes[..bytes.len().min(40)].escape_ascii()));
+                return invalid(format!("not an HTTP/2 frame: {}", bytes[..bytes.len().min(40)].escape_ascii()));
             }
             self.input.extend_from_slice(bytes);
             *rest = &[];
@@ -201,7 +201,7 @@ impl Http2 {
             self.input.extend_from_slice(&rest[..count]);
             *rest = &rest[count..];
             if is_long(Header::parse(&self.input)) {
-                return invalid(format!("no frame of HTTP/2: {}", self.input.escape_ascii()));
+                return invalid(format!("not an HTTP/2 frame: {}", self.input.escape_ascii()));
             }
         }
         match Header::parse(&self.input) {
@@ -274,7 +274,7 @@ impl Http2 {
                 Ok(None)
             }
             Frame::GoAway(last, _) => Ok(Some(Arrived::GoAway(last))),
-            Frame::PushPromise => Err(Fault::Connection(Code::PROTOCOL_ERROR, "a push that was not permitted")),
+            Frame::PushPromise => Err(Fault::Connection(Code::PROTOCOL_ERROR, "PUSH_PROMISE, although it is disabled")),
             Frame::SettingsAck | Frame::PingAck(_) | Frame::WindowUpdate(_) | Frame::Ignored => Ok(None),
         }
     }

@@ -16,7 +16,7 @@ const LONGEST_BYTES: usize = 256 << 20;
 fn head(len: usize) -> io::Result<[u8; 4]> {
     if len > LONGEST_BYTES {
         let reason = format!(
-            "a message to or from a load worker may have {LONGEST_BYTES} bytes, and this one has {len}: use fewer or \
+            "a message to or from a load worker has {len} bytes, but at most {LONGEST_BYTES} are allowed: use fewer or \
              shorter requests (--replay, --header) and fewer URLs"
         );
         return Err(io::Error::new(ErrorKind::InvalidInput, reason));
@@ -93,8 +93,8 @@ impl Link {
         let len = u32::from_le_bytes(*head) as usize;
         if len > LONGEST_BYTES {
             let reason = format!(
-                "a message of {len} bytes, and {LONGEST_BYTES} are permitted: the peer does not speak the protocol of \
-                 load workers"
+                "a message has {len} bytes, but at most {LONGEST_BYTES} are allowed: the peer does not speak the \
+                 protocol of load workers"
             );
             return Err(io::Error::new(ErrorKind::InvalidData, reason));
         }
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(head(LONGEST_BYTES).unwrap(), [0, 0, 0, 16]);
         for len in [LONGEST_BYTES + 1, usize::MAX] {
             let error = head(len).unwrap_err().to_string();
-            let expected = format!("may have 268435456 bytes, and this one has {len}: use fewer or shorter requests");
+            let expected = format!("has {len} bytes, but at most 268435456 are allowed: use fewer or shorter requests");
             assert!(error.contains(&expected), "{error}");
         }
     }

@@ -30,9 +30,9 @@ macro_rules! phases {
 
 phases! {
     setup_handshake "TCP handshake, set-up"
-        "The same as `handshake`, of connections that were started before the measured time.",
+        "The same as `handshake`, for connections started before the measured time.",
     setup_tls "TLS handshake, set-up"
-        "The same as `tls`, of connections that were started before the measured time.",
+        "The same as `tls`, for connections started before the measured time.",
     handshake "TCP handshake"
         "From `connect()` until the socket is writable: the kernel's handshake, without the server program.",
     tls "TLS handshake" "From the end of the kernel's handshake until the end of the TLS handshake.",

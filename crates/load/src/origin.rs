@@ -62,7 +62,7 @@ fn read_log(path: &Path, notes: &mut Vec<String>) -> Result<Replay> {
         return Err(unusable("no GET or HEAD request in the common or combined log format".to_owned()));
     }
     notes.push(format!(
-        "{}: {} requests, {} of them different; {} lines skipped",
+        "{}: {} requests, {} of them distinct; {} lines skipped",
         path.display(),
         replay.order.len(),
         replay.requests.len(),

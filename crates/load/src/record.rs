@@ -24,7 +24,7 @@ const PHASES: [(&str, &str); 5] = [
 const SETTINGS: [(&str, &str); 4] = [
     ("samples", "connections timed at each step"),
     ("sources", "source addresses of the connections"),
-    ("urls", "what is requested"),
+    ("urls", "requested URLs"),
     ("workers", "processes that hold the connections"),
 ];
 

@@ -54,14 +54,14 @@ fn http2(spec: &LoadSpec) -> Result<()> {
         return Ok(());
     }
     if spec.idle.is_some() {
-        return invalid("--http2 with --idle: idle connections are of HTTP/1.1; leave out one of the two");
+        return invalid("--http2 cannot be combined with --idle, whose connections use HTTP/1.1; omit one of the two");
     }
     let is_of_connection = |header: &&String| {
         let name = header.split(':').next().unwrap_or_default().to_ascii_lowercase();
         OF_CONNECTION.contains(&&*name)
     };
     match spec.headers.iter().find(is_of_connection) {
-        Some(header) => invalid(format!("--header {header:?}: HTTP/2 has no such field; leave it out")),
+        Some(header) => invalid(format!("--header {header:?}: HTTP/2 has no such field; omit it")),
         None => Ok(()),
     }
 }

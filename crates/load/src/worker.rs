@@ -83,7 +83,7 @@ fn check(plan: &Plan) -> Result<()> {
         return invalid("the plan has a server without requests, or no server");
     }
     if plan.origins.iter().any(|origin| origin.order.iter().any(|&one| one as usize >= origin.requests.len())) {
-        return invalid("the order of requests names one that does not exist");
+        return invalid("the order of requests refers to a request that does not exist");
     }
     match plan.load {
         Load::Open { per_second, .. } if !(per_second > 0.0 && per_second.is_finite()) => {

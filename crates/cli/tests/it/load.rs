@@ -109,7 +109,7 @@ no line of a log
     let words = ["load", &url, "--replay", "access.log", "-c", "1", "-n", "5"];
     let ran = room.landau(&[&words[..], &WAIVED].concat());
     assert!(ran.status == Some(0) && ran.out.contains("\nstatus: 5 × 200\n"), "{ran:?}");
-    assert!(ran.err.contains("note: access.log: 3 requests, 2 of them different; 2 lines skipped"), "{ran:?}");
+    assert!(ran.err.contains("note: access.log: 3 requests, 2 of them distinct; 2 lines skipped"), "{ran:?}");
     for (file, expected) in
         [("empty.log", "no GET or HEAD request in the common or combined"), ("none.log", "--replay none.log: ")]
     {
@@ -136,7 +136,7 @@ fn http2_is_spoken_if_the_user_asks_for_it_and_the_server_agrees() {
     let cases: [Case; 6] = [
         ("http", &[], &[], Ok("1.1")),
         ("http", &[], &["--http2", "--streams", "3"], Ok("2.0")),
-        ("http", &[without], &["--http2"], Err(["gate errors: failed: ", "(no frame of HTTP/2: HTTP/1.1 505"])),
+        ("http", &[without], &["--http2"], Err(["gate errors: failed: ", "(not an HTTP/2 frame: HTTP/1.1 505"])),
         ("https", &tls, &[], Ok("1.1")),
         ("https", &tls, &["--http2"], Ok("2.0")),
         (
