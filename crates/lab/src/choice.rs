@@ -76,7 +76,7 @@ fn check_sources(
     let has_remote = sources.iter().any(|one| matches!(one, Source::Ssh(_)));
     if has_remote && boots {
         return refuse(
-            "a kernel reached by ssh is timed where it runs, and can be compared with --kernel host only; measure the \
+            "a kernel reached by ssh is timed on its machine and can only be compared with --kernel host; measure the \
              other kernels in a separate run"
                 .to_owned(),
         );

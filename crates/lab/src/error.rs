@@ -28,7 +28,7 @@ pub enum Error {
         reason: String,
     },
     /// There is no folder for kernels and the results of probes: none was named, and the user has no default one.
-    #[error("no cache directory: neither HOME nor XDG_CACHE_HOME is set; name a directory with --cache")]
+    #[error("no cache directory: neither HOME nor XDG_CACHE_HOME is set; specify a directory with --cache")]
     NoCache,
     /// A kernel could not be obtained.
     #[error(transparent)]

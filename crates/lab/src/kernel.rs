@@ -187,13 +187,13 @@ pub enum Error {
     #[error("{0}")]
     Apt(String),
     /// The file does not exist.
-    #[error("there is no kernel `{0}`: no such file; name a kernel image or write `debian:VERSION` to download one")]
+    #[error("there is no kernel `{0}`: no such file; specify a kernel image, or `debian:VERSION` to download one")]
     NotFound(String),
     /// The value names a kernel without a file.
-    #[error("{0} names no kernel file; give a file or debian:VERSION")]
+    #[error("{0} does not name a kernel file; specify a file or debian:VERSION")]
     NoFile(String),
     /// `ssh:` without a host.
-    #[error("`{0}` names no host; write ssh:USER@HOST or ssh:USER@HOST:PORT")]
+    #[error("`{0}` does not name a host; write ssh:USER@HOST or ssh:USER@HOST:PORT")]
     NoHost(String),
 }
 
@@ -231,7 +231,7 @@ mod tests {
     fn ssh_needs_a_host() {
         for text in ["ssh:", "ssh:me@", "ssh::22", "ssh:me@:22"] {
             let error = Source::parse(text).unwrap_err().to_string();
-            assert!(error.contains("names no host; write ssh:USER@HOST"), "{text}: {error}");
+            assert!(error.contains("does not name a host; write ssh:USER@HOST"), "{text}: {error}");
         }
     }
 }

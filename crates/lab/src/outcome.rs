@@ -37,7 +37,7 @@ impl KernelOutcome {
             Self::Kept(path) => format!("record {} exists already", path.display()),
             Self::Incomplete(path, None) => format!("some passes failed; record {}", path.display()),
             Self::Incomplete(path, Some(reason)) => {
-                format!("its guest could not go on: {reason}; record {}", path.display())
+                format!("its guest could not continue: {reason}; record {}", path.display())
             }
             Self::Crashed(path, crash) => format!("{}; record {}", crash_text(crash), path.display()),
             Self::Interrupted(Some(path)) => format!("interrupted; record {}", path.display()),

@@ -88,7 +88,7 @@ pub fn probe(
     let outcome = Outcome { works, why, key };
     if let Err(error) = cache.ok_or(Error::NoCache).and_then(|cache| keep(&outcome, cache, &file(platform, cache))) {
         let why = error.with_causes();
-        report(&format!("whether {name} works here cannot be kept, and will be tested again: {why}"));
+        report(&format!("cannot store the result of the test of {name}: {why}; {name} will be tested again"));
     }
     Ok(outcome)
 }
@@ -130,13 +130,13 @@ fn boot(platform: &dyn Platform, kernel: &Kernel, program: &Path) -> Result<(boo
     };
     let ended = supervise(platform.launch(&machine, &job)?, &Timeouts::all(LIMIT), &|| false, &mut take)?;
     if done {
-        return Ok((true, format!("a guest with {} came up", kernel.name)));
+        return Ok((true, format!("a guest with {} started", kernel.name)));
     }
     let last = ended.console.last().map_or("the console is empty".to_owned(), |line| format!("last line: {line}"));
     let how = match ended.how {
         Ending::Exited(output) => format!("the emulator ended: {output}"),
         Ending::Panic(reason) => format!("its kernel panicked: {reason}"),
-        _ => format!("it did not come up within {} s", LIMIT.as_secs()),
+        _ => format!("it did not start within {} s", LIMIT.as_secs()),
     };
     let device = platform.unproven_device().unwrap_or(platform.name());
     Ok((false, format!("{device} opens, but a guest with {} does not boot: {how} ({last})", kernel.name)))

@@ -219,7 +219,7 @@ pub fn measure(
             if let Some(pass) = boot.progress.pass() {
                 append(&ended_pass(pass, Outcome::Failed, boot.progress.last_n(), Some(reason.clone())))?;
             }
-            append(&note(format!("the guest could not go on: {reason}")))?;
+            append(&note(format!("the guest could not continue: {reason}")))?;
             Some(unfinished(EndOutcome::Failed))
         }
         (how, None) => {
@@ -301,7 +301,7 @@ fn boot(
 /// Parses a line of the guest's record. The header gets the start and the command line of the host.
 fn parse_line(text: &str, spec: &RunSpec) -> Result<Line, Error> {
     let line: Line = serde_json::from_str(text)
-        .map_err(|error| Error::Guest(format!("the guest sent a line that no record has: {error}")))?;
+        .map_err(|error| Error::Guest(format!("the guest sent an invalid line of a record: {error}")))?;
     Ok(match line {
         Line::Header(header) => {
             let (started, command) = (spec.started.to_owned(), spec.command.to_vec());
@@ -353,7 +353,7 @@ fn restart(
         }
     };
     if second.ended.how == Ending::Overtime {
-        append(&note("the time limit ended the second boot before it showed where it stops".to_owned()))?;
+        append(&note("the time limit ended the second boot before the step at which it stops was known".to_owned()))?;
     }
     let place = Place::of(stopped, Some(Stopped::of(&second.progress, &second.ended.how)), guest);
     if place.is_continued {
@@ -382,12 +382,12 @@ pub(crate) fn crash_of(how: &Ending, timeouts: &Timeouts) -> (CrashKind, String)
     match how {
         Ending::Panic(reason) => (CrashKind::Panic, format!("the kernel panicked: {reason}")),
         Ending::Silent => (CrashKind::Hang, format!("the guest sent nothing for {} s", timeouts.silence.as_secs())),
-        Ending::NeverUp => {
-            (CrashKind::Hang, format!("the guest did not come up within {} s", timeouts.start.as_secs()))
+        Ending::NeverUp => (CrashKind::Hang, format!("the guest did not start within {} s", timeouts.start.as_secs())),
+        Ending::Overtime => {
+            (CrashKind::Hang, format!("the guest did not finish within {} s", timeouts.total.as_secs()))
         }
-        Ending::Overtime => (CrashKind::Hang, format!("the guest was not done within {} s", timeouts.total.as_secs())),
         Ending::Exited(output) => (CrashKind::Exit, format!("the machine ended without a message: {output}")),
-        Ending::Done | Ending::Interrupted => (CrashKind::Other, "the machine was ended".to_owned()),
+        Ending::Done | Ending::Interrupted => (CrashKind::Other, "the machine was stopped".to_owned()),
     }
 }
 

@@ -284,7 +284,7 @@ fn last_output(started: &mut Started, errors: &mut StandardError) -> String {
     started.wait(LAST_OUTPUT);
     let status = match started.child.try_wait() {
         Ok(Some(status)) => status.to_string(),
-        _ => "it closed its output and is still running".to_owned(),
+        _ => "it closed its output but is still running".to_owned(),
     };
     let lines = errors.lines();
     let lines = &lines[lines.len().saturating_sub(LINES)..];

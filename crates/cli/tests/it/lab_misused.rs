@@ -28,7 +28,7 @@ fn wrong_arguments_are_answered_with_valid_ones() {
     is_refused(&room, &["-k", "nothing", "syscall"], "there is no kernel `nothing`");
     is_refused(&room, &["-k", "", "syscall"], "there is no kernel ``");
     for target in ["ssh:", "ssh:me@", "ssh::22"] {
-        is_refused(&room, &["-k", target, "syscall"], "names no host; write ssh:USER@HOST");
+        is_refused(&room, &["-k", target, "syscall"], "does not name a host; write ssh:USER@HOST");
     }
     is_refused(&room, &["-k", "/tmp", "syscall"], "this is a directory; --kernel takes a bzImage");
     is_refused(&room, &["--output", "/proc/x", "syscall"], "choose another directory with --output");
@@ -116,7 +116,7 @@ fn a_bisection_from_or_to_a_file_that_is_no_kernel_is_an_error() {
         room.landau(&["lab", "bisect", "--good", good, "--bad", bad, "--metric", "syscall.instructions@5 < 3"])
     };
     let check = |ran: &Ran, expected: &str| {
-        let expected = format!("landau: {expected}: no such file; name a kernel image");
+        let expected = format!("landau: {expected}: no such file; specify a kernel image");
         assert!(ran.status == Some(2) && ran.err.contains(&expected) && ran.out.is_empty(), "{ran:?}");
         assert!(!ran.err.contains("boots"), "{ran:?}");
     };

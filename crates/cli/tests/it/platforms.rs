@@ -284,12 +284,12 @@ fn a_guest_that_cannot_go_on_has_not_crashed() {
     let run = format!("ulimit -f 0; trap '' XFSZ; {CALL}");
     let path = stub_of_ssh(&room, &counting_stub(CALL, &run, CALL));
     let (ran, _) = by_ssh(&room, &path, &["bind"]);
-    assert!(ran.status == Some(1) && ran.err.contains("its guest could not go on: "), "{ran:?}");
+    assert!(ran.status == Some(1) && ran.err.contains("its guest could not continue: "), "{ran:?}");
     assert_eq!(std::fs::read_to_string(room.file("calls")).unwrap(), "call\ncall\n", "it was started again");
     let record = record(&room, &ran);
     assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Failed);
     assert!(record.crashes.is_empty(), "{:?}", record.crashes);
-    assert!(record.notes.iter().any(|note| note.contains("the guest could not go on: ")), "{:?}", record.notes);
+    assert!(record.notes.iter().any(|note| note.contains("the guest could not continue: ")), "{:?}", record.notes);
 }
 
 #[test]

@@ -155,7 +155,7 @@ impl Wanted {
             return Err(refuse(what, known));
         };
         if meant.iter().any(|one| one.series() != newest.series()) {
-            return Err(refuse("it selects several series; name one".to_owned(), list(meant.iter().copied())));
+            return Err(refuse("it matches several series; specify one".to_owned(), list(meant.iter().copied())));
         }
         debug_assert!(of_flavour.any(|one| one == *newest));
         Ok(newest)

@@ -212,7 +212,7 @@ impl Store {
             if sha256(&file)? == entry.sha256 {
                 return Ok(file);
             }
-            report(&format!("{} has another checksum than the index; fetching it again", file.display()));
+            report(&format!("the checksum of {} differs from the index; fetching it again", file.display()));
         }
         let package = &entry.package;
         report(&format!("fetching {} {} ({:.1} MB)", package.name, package.version, entry.bytes as f64 / 1e6));
@@ -220,7 +220,7 @@ impl Store {
         let _ = std::fs::remove_file(&incoming);
         Apt::new(&self.root)?.download(&entry.uri, &entry.sha256, &incoming)?;
         if sha256(&incoming)? != entry.sha256 {
-            let what = "its checksum is not that of the signed index; try again".to_owned();
+            let what = "its checksum differs from the signed index; try again".to_owned();
             return Err(Error::Package { path: incoming, what });
         }
         std::fs::rename(&incoming, &file).map_err(|error| Error::io(&file, error))?;

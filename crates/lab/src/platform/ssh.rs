@@ -177,7 +177,7 @@ impl Platform for Ssh {
 
     fn advice(&self, _ending: &Ending) -> &'static str {
         "`ssh` must connect without asking anything (BatchMode), and the program must be built for that system: \
-         --program gives another one"
+         specify another one with --program"
     }
 }
 
