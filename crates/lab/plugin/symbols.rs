@@ -1,7 +1,7 @@
 //! Maps addresses to functions.
 //!
 //! The file has 16 bytes for each symbol, sorted by address: the address, the function's number and its traits, all
-//! little-endian. The names are in landau (`crates/lab/src/explain/symbols.rs`).
+//! little-endian. The names are in landau (`crates/profile/src/symbols.rs`).
 
 use crate::library::read_file;
 use alloc::vec::Vec;

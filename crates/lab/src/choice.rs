@@ -190,7 +190,7 @@ fn preferred(
         match outcome {
             Some(outcome) if outcome.works => return Ok((candidate, Some(format!("{name} works: {}", outcome.why)))),
             Some(outcome) => reasons.push(format!("{name} does not work: {}", outcome.why)),
-            None => reasons.push(format!("it is not known whether {name} works")),
+            None => reasons.push(format!("{name} has not been tested on this host")),
         }
     }
     let kinds: Vec<String> = kernels.iter().map(|kernel| platform::names_for(&kernel.kind)).collect();

@@ -77,7 +77,7 @@ impl Failure {
             Self::Transfer => "sending or receiving failed",
             Self::Timeout => "no complete response within the timeout",
             Self::InvalidResponse => "invalid HTTP response",
-            Self::UnsolicitedResponse => "bytes from the server without a request",
+            Self::UnsolicitedResponse => "the server sent bytes without a request",
             Self::NeverSent => "due but never sent",
         }
     }

@@ -61,7 +61,7 @@ fn http2(spec: &LoadSpec) -> Result<()> {
         OF_CONNECTION.contains(&&*name)
     };
     match spec.headers.iter().find(is_of_connection) {
-        Some(header) => invalid(format!("--header {header:?}: HTTP/2 has no such field; omit it")),
+        Some(header) => invalid(format!("--header {header:?}: HTTP/2 does not allow this field; omit it")),
         None => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
 //! A guest that runs as a child process: of this program, of a sandbox, or of a shell on another system.
 //!
 //! It reads its job from standard input, one line, or from a file named on its command line, and writes to standard
-//! output. It mounts nothing and reboots nothing. It ends when its parent is gone, which it notices by the end of
-//! standard input.
+//! output. It mounts nothing and reboots nothing. With a job from standard input it ends when its parent has exited,
+//! which it notices by the end of standard input.
 
 use super::connection::Connection;
 use super::measure::measure;

@@ -23,7 +23,7 @@ impl Platform for Tcg {
     }
 
     fn about(&self) -> &'static str {
-        "a kernel in an emulator, to test whether the kernel works; its times mean nothing"
+        "a kernel in an emulator, to test whether the kernel works; its timings are not meaningful"
     }
 
     fn unit(&self) -> Unit {

@@ -37,7 +37,7 @@ impl Platform for Uml {
     }
 
     fn about(&self) -> &'static str {
-        "user-mode Linux, a kernel that runs as a program; its times mean nothing"
+        "user-mode Linux, a kernel that runs as a program; its timings are not meaningful"
     }
 
     fn unit(&self) -> Unit {

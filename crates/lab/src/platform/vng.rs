@@ -45,7 +45,7 @@ impl Platform for Vng {
     }
 
     fn about(&self) -> &'static str {
-        "a kernel booted by virtme-ng on this machine's files; its times mean nothing"
+        "a kernel booted by virtme-ng on this machine's files; its timings are not meaningful"
     }
 
     fn unit(&self) -> Unit {

@@ -57,7 +57,7 @@ impl<C: Clock> Connections<C> {
             return Event::None;
         }
         if self.http2 && !session.speaks_http2() {
-            let detail = "the server does not speak HTTP/2 (no h2 by ALPN); omit --http2";
+            let detail = "the server does not support HTTP/2 (ALPN did not select h2); omit --http2";
             return self.fail(id, (Failure::Tls, detail.to_owned()));
         }
         let (start_ns, since_ns) = (connection.start_ns, connection.since_ns);

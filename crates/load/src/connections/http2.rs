@@ -57,9 +57,9 @@ impl<C: Clock> Connections<C> {
                     if let Some((failure, detail)) = measurement.lateness(&request, arrival) {
                         measurement.unanswered(&request, *now_ns);
                         measurement.fail_request(&request, failure, || detail);
-                    } else if has_content && promised.is_some_and(|promised| promised != response.length) {
+                    } else if let Some(promised) = promised.filter(|&bytes| has_content && bytes != response.length) {
                         measurement.fail_request(&request, Failure::InvalidResponse, || {
-                            format!("{} bytes of content, and {promised:?} promised", response.length)
+                            format!("{} bytes of content; its content-length is {promised}", response.length)
                         });
                     } else {
                         *last = measurement.response(&request, response, server, arrival);

@@ -78,8 +78,10 @@ impl Measurement {
         self.metrics.phases.setup_tls = old.phases.setup_tls;
         self.metrics.connections = old.connections;
         self.metrics.lengths = old.lengths;
+        self.metrics.failures = old.failures;
+        self.metrics.failures.retain(|failure, _| failure.is_of_connecting());
         self.metrics.failure_details = old.failure_details;
-        self.metrics.failures = old.failures.into_iter().filter(|(failure, _)| failure.is_of_connecting()).collect();
+        self.metrics.failure_details.retain(|failure, _| failure.is_of_connecting());
     }
 
     pub(super) fn restart_bytes(&mut self) {

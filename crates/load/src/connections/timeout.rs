@@ -117,7 +117,7 @@ impl<C: Clock> Connections<C> {
             } else {
                 (Failure::ConnectTimeout, "no handshake")
             };
-            self.fail(id, (failure, format!("{what} before the load was given up")));
+            self.fail(id, (failure, format!("{what} before the run was aborted")));
         }
     }
 

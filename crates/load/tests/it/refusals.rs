@@ -33,7 +33,10 @@ fn invalid_and_contradictory_options_are_refused() {
         (LoadSpec { rate: Some(1e-300), ..own() }, "--rate"),
         (LoadSpec { connect_rate: Some(1e-300), ..own() }, "--connect-rate"),
         (LoadSpec { rate: Some(1.0), pipeline: 2, ..own() }, "--pipeline requires a closed loop"),
-        (LoadSpec { http2: true, headers: vec!["Connection: close".to_owned()], ..own() }, "HTTP/2 has no such field"),
+        (
+            LoadSpec { http2: true, headers: vec!["Connection: close".to_owned()], ..own() },
+            "HTTP/2 does not allow this field",
+        ),
         (LoadSpec { timeout: Duration::ZERO, ..own() }, "--timeout must be above 0"),
         (LoadSpec { timeout: Duration::from_secs(101), ..own() }, "--timeout must be above 0 and at most 100s"),
         (LoadSpec { request_count: None, ..own() }, "add --duration or --requests"),
