@@ -14,7 +14,7 @@ pub fn parse(text: &str, line: usize) -> Result<Claim, ParseError> {
     } else if subject.unit.is_some() {
         return Err(at.error("`:`, or `@` and a number of objects"));
     } else {
-        return Err(at.error("`:` and what is claimed"));
+        return Err(at.error("`:` and an assertion"));
     };
     if at.is_at_end() { Ok(Claim { subject, assertion }) } else { Err(at.error("the end of the claim")) }
 }

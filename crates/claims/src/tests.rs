@@ -85,7 +85,7 @@ fn a_claim_is_shown_as_it_is_usually_written() {
 fn an_error_says_where_it_is_and_what_is_expected() {
     let table = [
         ("", 1, "the name of a benchmark", "the end of the claim"),
-        ("bind", 5, "`:` and what is claimed", "the end of the claim"),
+        ("bind", 5, "`:` and an assertion", "the end of the claim"),
         ("bind.ns", 8, "`:`, or `@` and a number of objects", "the end of the claim"),
         ("bind: O(m)", 7, "O(1), O(log n), O(sqrt n), O(n)", "`O(m)`"),
         ("bind: O(n", 7, "O(1), O(log n)", "`O(n`"),
@@ -108,7 +108,7 @@ fn an_error_says_where_it_is_and_what_is_expected() {
         ("bind: O(1) to 1,000,", 15, "a number of objects", "`1,000,`"),
         ("bind: grows 2x", 13, "`at most` and a law", "`2x`"),
         ("bind: grows < 2 to 5", 17, "`x`", "`to`"),
-        ("bind.ms@5 < 3", 8, "`:` and what is claimed", "`@5`"),
+        ("bind.ms@5 < 3", 8, "`:` and an assertion", "`@5`"),
         ("bind.ns@0 < 3", 9, "a number of objects from 1", "`0`"),
         ("bind.ns@5 = 3", 11, "`<`, `<=`, `>` or `>=`", "`=`"),
         (".ns@5 < 3", 1, "the name of a benchmark", "`.ns@5`"),

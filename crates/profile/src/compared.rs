@@ -46,7 +46,7 @@ pub fn compare(collector: &Collector, record: &Record, phase: Option<&str>) -> R
                  kernel.perf_event_max_sample_rate is too low, or another program uses the counter (perf)"
             ));
         }
-        let none = "no pass was complete".to_owned();
+        let none = "no pass completed".to_owned();
         let all = reasons.into_iter().reduce(|all, one| format!("{all}; {one}")).unwrap_or(none);
         return Err(Error::NotExplainable(all));
     }
@@ -61,18 +61,18 @@ fn of_phase(
     collected: &Collected,
 ) -> Result<Profile, String> {
     if collected.is_timed_elsewhere {
-        return Err("its calls are timed in another process, so no sample can be assigned to one".to_owned());
+        return Err("its calls are timed in another process, so samples cannot be assigned to them".to_owned());
     }
     let ranges = collected.ranges.clone().ok_or("it has no calls")?;
     if ranges.iter().any(|range| *range.start() > collected.largest) {
-        return Err(format!("its largest n is {}, so there is no call at the n of --at", collected.largest));
+        return Err(format!("its largest n is {}, below the n given with --at", collected.largest));
     }
     if !are_apart(&ranges) {
         let largest = collected.largest;
         let (apart, half) = distances(largest);
         return Err(match collector.at() {
             Some(_) => format!(
-                "its largest n is {largest}, so each n of --at stands for the calls within {half} of it; choose two at \
+                "its largest n is {largest}, so each n of --at represents the calls within {half} of it; choose two at \
                  least {apart} apart"
             ),
             None => format!("its largest n, {largest}, is too small to compare a small number with a large one"),
@@ -83,7 +83,7 @@ fn of_phase(
     let recorded: Vec<&[Total; 2]> =
         collected.recorded.values().filter(|totals| totals.iter().all(|total| total.calls > 0)).collect();
     if sampled.len() < LEAST_ROUNDS || recorded.len() < LEAST_ROUNDS {
-        return Err("fewer than three rounds were complete; give it more time with --for".to_owned());
+        return Err("fewer than three rounds completed; run longer with --for".to_owned());
     }
     let means: Vec<[f64; 2]> =
         recorded.iter().map(|totals| totals.map(|one| one.ns as f64 / one.calls as f64)).collect();
@@ -588,7 +588,7 @@ ffffffff81000400 t ends_in_a_jump
         assert!(matches!(compare(&collector, &record, Some("other")), Err(Error::NotExplainable(_))));
         collector.phases.values_mut().for_each(|one| one.ranges = Some([1..=8, 900..=1_100]));
         let error = compare(&collector, &record, None).unwrap_err().to_string();
-        assert!(error.contains("its largest n is 320, so there is no call at the n of --at"), "{error}");
+        assert!(error.contains("its largest n is 320, below the n given with --at"), "{error}");
         collector.phases.values_mut().for_each(|one| one.is_timed_elsewhere = true);
         let error = compare(&collector, &record, None).unwrap_err().to_string();
         assert!(error.contains("one, call: its calls are timed in another process"), "{error}");

@@ -57,13 +57,13 @@ pub enum Error {
         kptr_restrict: String,
     },
     /// The sampler took no samples of a loop of reads.
-    #[error("the sampler of this kernel takes no samples of a loop of reads, so its samples cannot be given a time")]
+    #[error("cannot calibrate the sampler: it took no samples of a loop of reads")]
     NoSamples,
     /// No call could be sampled.
     #[error("{0}")]
     NotExplainable(String),
     /// The system has no such interface.
-    #[error("only Linux can sample its kernel's functions (perf_event_open)")]
+    #[error("profiling kernel functions requires Linux (perf_event_open)")]
     NotLinux,
 }
 

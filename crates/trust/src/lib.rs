@@ -47,7 +47,7 @@ pub fn verifier(
     };
     if store.is_empty() {
         return Err(
-            "this system has no trusted certificates; name some with --ca, or skip verification with --insecure"
+            "this system has no trusted certificates; specify a file with --ca, or skip verification with --insecure"
                 .to_owned(),
         );
     }
@@ -66,11 +66,11 @@ fn cause(error: &Error) -> Option<&webpki::Error> {
 pub fn describe(error: &Error) -> String {
     match cause(error) {
         Some(webpki::Error::CaUsedAsEndEntity) => {
-            "the server's certificate is that of an authority (CA:TRUE, the default of openssl req -x509); trust it \
-             with --ca FILE, or recreate it with -addext basicConstraints=critical,CA:FALSE"
+            "the server's certificate is a CA certificate (CA:TRUE, the default of openssl req -x509); trust it with \
+             --ca FILE, or recreate it with -addext basicConstraints=critical,CA:FALSE"
         }
         Some(webpki::Error::UnsupportedCertVersion) => {
-            "the server's certificate is of X.509 version 1, which has no names and cannot be verified; recreate it \
+            "the server's certificate uses X.509 version 1, which has no names and cannot be verified; recreate it \
              with openssl req -x509 -addext subjectAltName=DNS:NAME"
         }
         _ => return error.to_string(),

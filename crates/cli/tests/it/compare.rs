@@ -128,7 +128,7 @@ fn an_invalid_file_of_claims_is_shown_with_its_lines() {
     std::fs::write(room.file("claims.txt"), "# growth\nbind: O(1)\nbind O(1)\nbind: O(1) to x\n").unwrap();
     let ran = room.landau(&["check", "claims.txt", &sample()]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.err.contains("claims.txt:3: column 6: expected `:` and what is claimed, found `O(1)`"), "{ran:?}");
+    assert!(ran.err.contains("claims.txt:3: column 6: expected `:` and an assertion, found `O(1)`"), "{ran:?}");
     assert!(ran.err.contains("  bind: O(1) to x\n                ^"), "{ran:?}");
     let nothing = room.landau(&["check"]);
     assert!(nothing.status == Some(2) && nothing.err.contains("no claims"), "{nothing:?}");

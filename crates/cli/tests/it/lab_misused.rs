@@ -66,7 +66,7 @@ fn the_running_kernel_needs_no_cache_and_its_record_has_no_password() {
 fn an_invalid_metric_ends_a_bisection() {
     let room = Room::new();
     for (claim, expected) in [
-        ("syscall", "column 8: expected `:` and what is claimed, found the end of the claim"),
+        ("syscall", "column 8: expected `:` and an assertion, found the end of the claim"),
         ("syscall.instructions@x < 3", "column 22: expected a number of objects"),
         ("syscall: < 2x base at 5", "needs a base record"),
         ("syscall.x.instructions@5 < 3", "it has no phase or setting `x`; phases: getppid"),
@@ -94,7 +94,7 @@ fn a_bisection_that_cannot_begin_says_why() {
         assert!(ran.status == Some(2) && ran.err.contains(expected), "{words:?}: {ran:?}");
     }
     for (claim, expected) in [
-        ("syscall", "column 8: expected `:` and what is claimed, found the end of the claim"),
+        ("syscall", "column 8: expected `:` and an assertion, found the end of the claim"),
         ("sysscall.instructions@5 < 3", "did you mean `syscall`?"),
         ("syscall: < 2x base at 5", "needs a base record"),
     ] {
