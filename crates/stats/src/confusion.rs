@@ -346,7 +346,7 @@ pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, St
     let is_flat = high / low <= within.1 / within.0 && is_inside(growth);
     let most = options.small_change().1;
     let is_small = is_small_change(growth, options) && high / low <= (1.0 + most) / (1.0 - most);
-    let wrong = |said: String| (Score::Wrong, format!("{said} where ×{growth:.3} is true"));
+    let wrong = |said: String| (Score::Wrong, format!("{said}, but the true growth is ×{growth:.3}"));
     match (&judged.outcome, class) {
         (_, Class::Unresolved) => (Score::Open, said),
         (_, Class::Flat) if is_flat => (Score::Right, said),
@@ -417,7 +417,7 @@ fn said(judged: &Judgement) -> String {
             let rivals: Vec<&str> = judged.rivals.iter().map(|rival| rival.law.as_str()).collect();
             format!("{law} ({})", rivals.join(" "))
         }
-        Outcome::Grows { law: None } => "grows by no law".to_owned(),
+        Outcome::Grows { law: None } => "grows, by no simple law".to_owned(),
         Outcome::Falls => "falls".to_owned(),
         Outcome::Varies => "varies".to_owned(),
         Outcome::Unresolved { reason, .. } => format!("unresolved {reason:?}"),
@@ -449,8 +449,8 @@ pub fn total(groups: &[(&'static str, Tally)]) -> Tally {
 /// Returns the table of the groups as Markdown, in percent, with 95% intervals of the shares of wrong verdicts.
 pub fn markdown(groups: &[(&'static str, Tally)]) -> String {
     let mut text =
-        "| truth | series | right | right or rival | wrong | not resolved | interval holds | turned wrong, mended \
-                    by more passes |\n|---|--:|--:|--:|--:|--:|--:|--:|\n"
+        "| truth | series | right | right or rival | wrong | not resolved | interval holds | became wrong, corrected \
+         with more passes |\n|---|--:|--:|--:|--:|--:|--:|--:|\n"
             .to_owned();
     let all = total(groups);
     for (name, tally) in groups.iter().map(|(name, tally)| (*name, tally)).chain([("all", &all)]) {

@@ -119,7 +119,7 @@ fn simulate(row: &Row, seed: u64) -> Vec<f64> {
 
 /// Returns the rows as Markdown, in percent.
 pub fn markdown(rows: &[Row]) -> String {
-    let mut text = "| records | differ by | shift | changes told elsewhere | shift found |\n\
+    let mut text = "| records | differ by | shift | changes reported elsewhere | shift found |\n\
                     |---|--:|--:|--:|--:|\n"
         .to_owned();
     for row in rows {

@@ -73,7 +73,7 @@ pub fn tally(trials: usize, seed: u64) -> Vec<TailTally> {
 
 fn name_of(truth: &Truth) -> String {
     match truth.group {
-        "constant" => "flat, no tail of its own".to_owned(),
+        "constant" => "flat, no separate tail".to_owned(),
         _ if truth.is_mixture() => MIXTURES.to_owned(),
         _ => truth.detail.clone(),
     }
