@@ -207,7 +207,7 @@ impl Choice {
         let parts = [
             (self.above_cap, format!("would need more than {} passes", limits.pass_cap)),
             (self.out_of_time, "had no time left".to_owned()),
-            (self.hopeless, "would not be settled by more passes".to_owned()),
+            (self.hopeless, "would not be resolved by more passes".to_owned()),
         ];
         let words: Vec<String> =
             parts.iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{count} {text}")).collect();
@@ -247,7 +247,7 @@ mod tests {
         let limits = Limits { pass_cap: 15, time: None };
         assert_eq!(
             choice.reasons(&limits),
-            ": 1 would need more than 15 passes, 1 would not be settled by more passes"
+            ": 1 would need more than 15 passes, 1 would not be resolved by more passes"
         );
     }
 

@@ -68,7 +68,7 @@ fn displace_caches(context: &Context, report: &mut Report) {
 
 /// Returns how many bytes to touch to displace the objects from a cache of `cache_bytes`, or why that is impossible.
 fn displacing_bytes(cache_bytes: u64, free_bytes: Option<u64>) -> Result<usize, String> {
-    let free_bytes = free_bytes.ok_or("it is not known how much memory is free")?;
+    let free_bytes = free_bytes.ok_or("the amount of free memory is unknown")?;
     let bytes = cache_bytes.saturating_mul(2).min(free_bytes / 2);
     if bytes == 0 { Err("no memory is free".to_owned()) } else { Ok(bytes as usize) }
 }
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(displacing_bytes(8, Some(100)), Ok(16));
         assert_eq!(displacing_bytes(8, Some(20)), Ok(10));
         assert_eq!(displacing_bytes(8, Some(0)), Err("no memory is free".to_owned()));
-        assert_eq!(displacing_bytes(8, None), Err("it is not known how much memory is free".to_owned()));
+        assert_eq!(displacing_bytes(8, None), Err("the amount of free memory is unknown".to_owned()));
     }
 
     fn peak_kb() -> u64 {

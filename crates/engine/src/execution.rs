@@ -153,7 +153,7 @@ impl<'a> Execution<'a> {
             ending = self.adaptive_rounds(&limits)?;
         }
         for (case, pass_count) in std::mem::take(&mut self.left_out) {
-            self.cut(case, pass_count, "the time limit left no room for them")?;
+            self.cut(case, pass_count, "the time limit left no time for them")?;
         }
         // The record lists the cuts, so a cut must not hide a failure.
         if self.has_failed && ending != EndOutcome::Interrupted {

@@ -114,9 +114,11 @@ fn difference(planned: &Planned, answer: Result<Vec<String>, String>) -> Option<
     let phases: Vec<&str> = planned.case.phases.iter().map(|phase| phase.name.as_str()).collect();
     match answer {
         Err(reason) => Some(format!("the other program cannot measure it: {reason}")),
-        Ok(theirs) if theirs != phases => {
-            Some(format!("the other program times {} there, this one {}", theirs.join(", "), phases.join(", ")))
-        }
+        Ok(theirs) if theirs != phases => Some(format!(
+            "the other program times the phases {}; this one times {}",
+            theirs.join(", "),
+            phases.join(", ")
+        )),
         Ok(_) => None,
     }
 }
@@ -140,14 +142,14 @@ fn ask(plan: &Plan, launch: &Launch, interrupted: &dyn Fn() -> bool) -> Result<A
         let said = complaint.lines().find(|line| !line.trim().is_empty());
         let said = said.map_or(String::new(), |line| format!(": {}", line.trim()));
         return Err(refused(format!(
-            "it does not answer as a landau of protocol {PROTOCOL} does ({ending}{said}); the other side needs a \
-             landau that has `run --against`, or a script that executes one with its arguments"
+            "it did not answer like a landau with worker protocol {PROTOCOL} ({ending}{said}); use a landau that has \
+             `run --against`, or a script that executes one with its arguments"
         )));
     };
     if answer.protocol != PROTOCOL || answer.lanes != lanes::capacities(TRIAL.0, TRIAL.1, TRIAL.2, false) {
         return Err(refused(format!(
-            "landau {} speaks protocol {} between controller and worker, this one {PROTOCOL}; build both from versions \
-             with the same protocol",
+            "landau {} uses worker protocol {}; this landau uses {PROTOCOL}; build both from versions with the same \
+             protocol",
             answer.landau, answer.protocol
         )));
     }
@@ -180,7 +182,7 @@ fn converse(
     let began = Instant::now();
     while !answer.has_line() {
         if interrupted() {
-            return Err(std::io::Error::new(ErrorKind::Interrupted, "interrupted while it was asked"));
+            return Err(std::io::Error::new(ErrorKind::Interrupted, "interrupted while waiting for its answer"));
         }
         if began.elapsed() >= timeout {
             break;

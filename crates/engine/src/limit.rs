@@ -13,14 +13,14 @@ use std::io::Read;
 pub(crate) fn explain(error: Error, n: u64, nr_open: Option<u64>) -> Option<Limit> {
     let (meaning, raise) = match error.errno {
         libc::EMFILE => descriptors(nr_open),
-        libc::ENFILE => sysctl("fs.file-max", "the system has the largest number of open files"),
+        libc::ENFILE => sysctl("fs.file-max", "the system-wide limit on open files is reached"),
         libc::EADDRINUSE | libc::EADDRNOTAVAIL if error.call == "bind" => ports(""),
         // At n = 1 the error means that there is no such address.
         libc::EADDRNOTAVAIL if error.call == "connect" && n > 1 => ports(" for connections to this address"),
         libc::EAGAIN if is_process(error.call) => processes(),
         libc::EINVAL if error.call == "select" => (
             format!(
-                "select() cannot watch descriptors from {SELECT_CAPACITY} (FD_SETSIZE) on; no setting changes this"
+                "select() can only watch descriptors below {SELECT_CAPACITY} (FD_SETSIZE); no setting changes this"
             ),
             String::new(),
         ),
@@ -48,7 +48,7 @@ pub(crate) fn explain(error: Error, n: u64, nr_open: Option<u64>) -> Option<Limi
             ("the server sent no reply for 10 s: it is overloaded".to_owned(), String::new())
         }
         libc::ENOSPC if error.call == "epoll_ctl" => {
-            sysctl("fs.epoll.max_user_watches", "the user has the largest number of epoll watches")
+            sysctl("fs.epoll.max_user_watches", "the user's limit on epoll watches is reached")
         }
         libc::ENOSPC | libc::EDQUOT => ("the file system is full".to_owned(), String::new()),
         _ => return None,
@@ -57,7 +57,7 @@ pub(crate) fn explain(error: Error, n: u64, nr_open: Option<u64>) -> Option<Limi
 }
 
 /// The limit that `vm.max_map_count` sets, in words.
-const MAPPINGS: &str = "the process has the largest number of mappings";
+const MAPPINGS: &str = "the process has reached its limit on mappings";
 
 fn is_process(call: &str) -> bool {
     matches!(
@@ -102,10 +102,9 @@ fn raise_sysctl(name: &str, now: u64) -> String {
 
 fn descriptors(nr_open: Option<u64>) -> (String, String) {
     let Ok((soft, hard)) = get(Resource::Descriptors) else {
-        return ("the process has the largest number of descriptors".to_owned(), String::new());
+        return ("the process has reached its descriptor limit".to_owned(), String::new());
     };
-    let meaning =
-        format!("the process has the largest number of descriptors: RLIMIT_NOFILE is {soft} (hard limit {hard})");
+    let meaning = format!("the process has reached its descriptor limit: RLIMIT_NOFILE is {soft} (hard limit {hard})");
     (meaning, raise_descriptors(soft, hard, nr_open))
 }
 
@@ -150,9 +149,9 @@ const SMALL_BYTES: u64 = 1 << 20;
 /// Explains that the limit on the address space or on data is reached, if no object of this size fits.
 fn address_space(object_bytes: u64) -> Option<(String, String)> {
     let (name, limit) = met_memory_limit(object_bytes.saturating_add(SMALL_BYTES))?;
-    let (what, flag) = if name == "RLIMIT_DATA" { ("data have", "-d") } else { ("address space has", "-v") };
+    let (what, flag) = if name == "RLIMIT_DATA" { ("data", "-d") } else { ("the address space", "-v") };
     let raise = format!("ulimit {flag} {}", limit.saturating_mul(2) / 1024);
-    Some((format!("the process's {what} the largest size: {name} is {limit} bytes"), raise))
+    Some((format!("the process has reached its limit on {what}: {name} is {limit} bytes"), raise))
 }
 
 /// Explains that the kernel commits no more memory, if it does not overcommit and an object of this size does not fit
@@ -170,7 +169,7 @@ fn promises(object_bytes: u64) -> Option<(String, String)> {
     let is_reached = promised_all(&meminfo, object_bytes.saturating_add(kept))?;
     is_reached.then(|| {
         (
-            "the kernel promises no more memory: vm.overcommit_memory is 2, and CommitLimit of /proc/meminfo is reached"
+            "the kernel commits no more memory: vm.overcommit_memory is 2 and CommitLimit (/proc/meminfo) is reached"
                 .to_owned(),
             "sysctl -w vm.overcommit_memory=0".to_owned(),
         )
@@ -235,7 +234,7 @@ fn unknown(limit: Option<(&str, u64)>) -> String {
         Some((name, bytes)) => format!("the address space (ulimit -v: {name} is {bytes} bytes), "),
         None => String::new(),
     };
-    format!("the kernel does not say which limit: not the number of processes, so {bytes}memory or a control group")
+    format!("unknown limit; not the number of processes, so probably {bytes}memory or a control group")
 }
 
 /// Returns the default size of a thread's stack in the C library, in bytes.
@@ -320,10 +319,11 @@ mod tests {
 
     #[test]
     fn a_limit_on_bytes_is_a_possible_cause_where_it_is_set() {
-        assert!(unknown(None).ends_with("not the number of processes, so memory or a control group"));
+        assert!(unknown(None).ends_with("not the number of processes, so probably memory or a control group"));
         let text = unknown(Some(("RLIMIT_AS", 7)));
-        assert!(text.contains("so the address space (ulimit -v: RLIMIT_AS is 7 bytes), memory or"), "{text}");
-        assert!(unknown(Some(("RLIMIT_DATA", 7))).contains("so the data (ulimit -d: RLIMIT_DATA is 7 bytes), memory"));
+        assert!(text.contains("so probably the address space (ulimit -v: RLIMIT_AS is 7 bytes), memory or"), "{text}");
+        let text = unknown(Some(("RLIMIT_DATA", 7)));
+        assert!(text.contains("so probably the data (ulimit -d: RLIMIT_DATA is 7 bytes), memory or"), "{text}");
     }
 
     #[test]

@@ -343,7 +343,7 @@ fn stop(bounds: &Ends, silent: Duration, patience: Duration) -> Option<(Outcome,
         return Some((Outcome::Interrupted, None));
     }
     if bounds.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-        return Some((Outcome::Cut, Some("the time limit ended it".to_owned())));
+        return Some((Outcome::Cut, Some("stopped by the time limit".to_owned())));
     }
     (silent > patience).then(|| {
         let reason = format!("the worker took no sample for {} s and was killed", patience.as_secs());

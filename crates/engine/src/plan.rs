@@ -90,7 +90,7 @@ impl Plan {
             let own: Vec<Override> = overrides.iter().copied().filter(|one| one.benchmark == entry.name).collect();
             if request.study == Study::Quick && !entry.in_quick && named.is_empty() && own.is_empty() {
                 let reason =
-                    format!("it takes too long for the quick study of everything; run `landau run {}`", entry.name);
+                    format!("it takes too long for the quick study of all benchmarks; run `landau run {}`", entry.name);
                 skips.push(Skip { label: entry.name.to_owned(), reason });
                 continue;
             }

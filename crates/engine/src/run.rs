@@ -187,7 +187,9 @@ fn check_program(plan: &Plan, record: &Record, interrupted: &dyn Fn() -> bool) -
     let no = |reason: String| Err(Error::NotResumable { path: record.path.clone(), reason });
     let mut asked = plan.clone();
     match handshake::consult(&mut asked, interrupted) {
-        Err(Error::Program { path, reason }) => return no(format!("{path}, which made its passes: {reason}")),
+        Err(Error::Program { path, reason }) => {
+            return no(format!("{path}, the program that made its passes: {reason}"));
+        }
         result => result?,
     }
     if let Some(skip) = asked.skips.get(plan.skips.len()) {
@@ -195,7 +197,7 @@ fn check_program(plan: &Plan, record: &Record, interrupted: &dyn Fn() -> bool) -
     }
     let version = |plan: &Plan| plan.side.as_ref()?.program.as_ref().map(|program| program.version.clone());
     if version(&asked) != version(plan) {
-        return no("the program that made its passes has another version now; start a new run".to_owned());
+        return no("the version of the program that made its passes has changed; start a new run".to_owned());
     }
     Ok(())
 }
@@ -214,7 +216,7 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host, processors: &[u32])
         return Err(no(format!("the lab made it (platform {}); {how}", lab.platform)));
     }
     if (&host.release, &host.version) != (&record.host.release, &record.host.version) {
-        return Err(no(format!("it was made under kernel {}, this is {}", record.host.release, host.release)));
+        return Err(no(format!("it was made on kernel {}, but this host runs {}", record.host.release, host.release)));
     }
     if !record.is_plan_complete() {
         return Err(no("its plan is incomplete, so nothing was measured; start a new run".to_owned()));
@@ -279,7 +281,7 @@ fn other_phases(entry: &Entry, settings: &Settings, case: &Case) -> Option<Strin
         };
         if phases.is_empty() { "none".to_owned() } else { phases.iter().map(word).collect::<Vec<_>>().join(", ") }
     };
-    (own != held).then(|| format!("this landau times {} there, the record has {}", words(&own), words(&held)))
+    (own != held).then(|| format!("this landau times the phases {}; the record has {}", words(&own), words(&held)))
 }
 
 /// Returns what has changed on the host since the run began. Each change may distort a curve, so each becomes a note.
@@ -297,7 +299,7 @@ fn differences(then: &Host, now: &Host) -> Vec<String> {
     let now = facts(now);
     let changed = |(name, value): (String, String)| {
         let is = now.get(&name).map_or("unknown", String::as_str);
-        (is != value).then(|| format!("{name} was {value} and is {is}"))
+        (is != value).then(|| format!("{name} was {value} and is now {is}"))
     };
     facts(then).into_iter().filter_map(changed).collect()
 }

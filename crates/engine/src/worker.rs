@@ -104,14 +104,14 @@ fn prepare(timer: &mut Timer, order: &Order) {
 /// worker by a signal.
 fn check_size(fd: &OwnedFd, capacities: &[usize]) -> Result<(), String> {
     let file = fd.try_clone().map(File::from).and_then(|file| file.metadata());
-    let shared = file.map_err(|error| format!("cannot look at the shared memory: {error}"))?.len();
+    let shared = file.map_err(|error| format!("cannot read the size of the shared memory: {error}"))?.len();
     let own = Lanes::byte_count(capacities);
     if shared == own {
         return Ok(());
     }
     Err(format!(
-        "the controller shares {shared} bytes for the samples of this case, and this landau needs {own}: they are of \
-         different versions"
+        "the controller shares {shared} bytes for the samples of this case, but this worker needs {own}: their \
+         versions differ"
     ))
 }
 

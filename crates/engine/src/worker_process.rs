@@ -59,7 +59,7 @@ impl Launch {
             (Some(then), Some(now)) if then != now => Err(Error::Program {
                 path: path.display().to_string(),
                 reason: format!(
-                    "the file was replaced: it had {} bytes, written at {}, and has {} bytes, written at {}",
+                    "the file was replaced: it had {} bytes, written at {}; now it has {} bytes, written at {}",
                     then.size_bytes, then.modified, now.size_bytes, now.modified
                 ),
             }),

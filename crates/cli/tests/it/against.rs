@@ -152,7 +152,7 @@ fn another_build_of_the_program_does_not_continue_the_run() {
     script("# another build\n");
     let ran = more("7");
     assert!(
-        ran.status == Some(2) && ran.err.contains("wrapped, which made its passes: the file was replaced"),
+        ran.status == Some(2) && ran.err.contains("wrapped, the program that made its passes: the file was replaced"),
         "{ran:?}"
     );
     assert!(!ran.err.contains("continue with"), "{ran:?}");
@@ -169,14 +169,14 @@ fn a_side_that_cannot_be_measured_is_refused() {
         assert!(!room.file("run.base.ndjson").exists() && !room.file("run.new.ndjson").exists(), "{words:?}");
     };
     refused(&["--against", "./missing"], "there is no such program");
-    refused(&["--against", "/bin/false"], "it does not answer as a landau of protocol 1 does (exit status: 1");
-    refused(&["--against", "/bin/cat"], "it does not answer as a landau");
+    refused(&["--against", "/bin/false"], "it did not answer like a landau with worker protocol 1 (exit status: 1");
+    refused(&["--against", "/bin/cat"], "it did not answer like a landau");
     refused(&["--against", "LD_PRELOAD=/missing.so"], "cannot be preloaded");
     // Another version of the protocol.
     let answer = r#"{"protocol":99,"landau":"9.9.9","lanes":[],"cases":[]}"#;
     std::fs::write(room.file("script.txt"), format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
     install(room.file("script.txt"), &room.file("newer"));
-    refused(&["--against", "./newer"], "landau 9.9.9 speaks protocol 99 between controller and worker");
+    refused(&["--against", "./newer"], "landau 9.9.9 uses worker protocol 99; this landau uses");
     refused(&["--against", "dup.size=3"], "--against dup.size=3: `dup` has no parameter `size`");
     refused(&["--against", "pipe.n=30"], "`pipe` is not among the benchmarks of this run");
     refused(&["--against", "same", "--against", "A=1"], "the sides are equal");
