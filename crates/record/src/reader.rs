@@ -178,7 +178,7 @@ impl Reader {
             let expected =
                 series.n.last().map(|&n| i64::from(n) + i64::from(chunk.stride)).filter(|_| chunk.stride != 0);
             if expected.is_some_and(|n| n != i64::from(chunk.first)) {
-                misfit = Some(format!("its samples of `{}` do not continue the chunk before", chunk.phase));
+                misfit = Some(format!("its samples of `{}` do not continue the previous chunk", chunk.phase));
             }
             let n_of = |i: i64| (i64::from(chunk.first) + i * i64::from(chunk.stride)).max(0) as u32;
             series.n.extend((0_i64..).take(costs.len()).map(n_of));
@@ -204,7 +204,8 @@ impl Reader {
     /// Returns an error message for samples in a unit other than the record's. Such samples are left out.
     fn other_unit(&self, unit: Unit) -> Option<String> {
         let own = self.record.host.clock.unit;
-        (unit != own).then(|| format!("its samples are in {}, the record's clock counts {}", unit.name(), own.name()))
+        (unit != own)
+            .then(|| format!("its samples are in {}, but the record's clock counts {}", unit.name(), own.name()))
     }
 
     fn in_pass(&mut self, number: u32, act: impl FnOnce(&mut Pass)) {
