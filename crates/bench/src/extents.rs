@@ -144,14 +144,14 @@ fn layout(found: &[Extent], bytes: u64, placement: Placement) -> Result<Layout, 
         Placement::Extents { bytes: extent, .. } => (bytes / extent / 10 * 9, bytes / extent * 11 / 10 + 1),
     };
     Stop::unless(covered >= bytes && (min..=max).contains(&count), || {
-        format!("the file system made {count} extents that cover {covered} of {bytes} bytes, instead of {min} to {max}")
+        format!("the file system made {count} extents ({min} to {max} expected) that cover {covered} of {bytes} bytes")
     })?;
     let rising_share = rising_share(found);
     if let (Placement::Extents { seed: Some(_), .. }, Some(share)) = (placement, rising_share) {
         // Of 32 extents in random order, fewer than a fifth or more than four fifths follow the preceding one in one of
         // ten million cases.
         Stop::unless((0.2..=0.8).contains(&share), || {
-            format!("{:.0}% of the extents are behind the one before, instead of half of them", share * 100.0)
+            format!("{:.0}% of the extents follow the preceding one on the device; expected about 50%", share * 100.0)
         })?;
     }
     Ok(Layout { extents: count, mean_bytes: covered / count.max(1), rising_share })

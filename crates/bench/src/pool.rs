@@ -180,7 +180,7 @@ impl ConnectionPool {
     fn no_response(&self, reason: &str) -> Stop {
         match self.server.limit() {
             Some(limit) => limit.into(),
-            None => Stop::Wrong(format!("the server does not respond as it should: {reason}")),
+            None => Stop::Wrong(format!("the server did not respond correctly: {reason}")),
         }
     }
 

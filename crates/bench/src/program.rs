@@ -14,7 +14,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 
 /// Returns the path of a program, or an error that lists the directories.
 pub(crate) fn require(program: &str) -> Result<PathBuf, Stop> {
-    find(program).ok_or_else(|| Stop::Wrong(format!("{program} is in none of {}", DIRECTORIES.join(", "))))
+    find(program).ok_or_else(|| Stop::Wrong(format!("{program} is not in any of {}", DIRECTORIES.join(", "))))
 }
 
 /// Returns whether a program is installed; if not, with the command that installs it on Debian.

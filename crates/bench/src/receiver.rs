@@ -61,7 +61,10 @@ impl Sink {
         let value = read.and_then(|_| serde_json::from_str(&line).map_err(|error| error.to_string()));
         value.map_err(|reason| {
             let errors = fs::read_to_string(&self.log).unwrap_or_default();
-            Stop::Wrong(format!("the sink does not report: {reason}; {}", errors.lines().last().unwrap_or("no error")))
+            Stop::Wrong(format!(
+                "the sink sent no valid report: {reason}; {}",
+                errors.lines().last().unwrap_or("no error")
+            ))
         })
     }
 }

@@ -11,7 +11,7 @@ use landau_sys::fork_helper::Responder;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "exec",
-    about: "a program is executed for each connection",
+    about: "the server executes a program for each connection",
     has_pool: false,
     has_children: true,
     has_backends: false,

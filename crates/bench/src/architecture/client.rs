@@ -307,7 +307,7 @@ impl Client {
         *self.failures.entry(reason).or_default() += 1;
         self.failures_in_a_row += 1;
         Stop::unless(self.failures_in_a_row < FAILURES_IN_A_ROW, || {
-            format!("{FAILURES_IN_A_ROW} connections in a row failed, the last one was {reason}")
+            format!("{FAILURES_IN_A_ROW} connections in a row failed; the last one: {reason}")
         })
     }
 

@@ -98,15 +98,16 @@ impl Benchmark for Architecture {
             "architecture",
             Kind::Choice(list::NAMES),
             "event-loop",
-            "what handles a connection. exec: a program that is executed; fork: a forked process; prefork, \
-             thread-pool: a member of a pool; thread: a new thread; event-loop: one thread for all; event-loops: one \
-             for each processor; io_uring: one thread with a completion ring",
+            "what handles a connection. exec: a new program; fork: a forked process; prefork, thread-pool: a member of \
+             a pool; thread: a new thread; event-loop: one thread for all; event-loops: one for each processor; \
+             io_uring: one thread with a completion ring",
         ),
         Parameter::fixed(
             "workload",
             Kind::Choice(Workload::NAMES),
             "busy",
-            "busy: reply \"450 too busy\" and close, as in 2001; work: keep the connection, 1 ms of work for a request",
+            "busy: reply \"450 too busy\" and close, as in 2001; work: keep the connection and do 1 ms of work for \
+             each request",
         ),
         Parameter::fixed(
             "backend",
@@ -119,14 +120,14 @@ impl Benchmark for Architecture {
             "pool",
             Kind::Count { min: 0, max: 10_000 },
             "0",
-            "processes of prefork and threads of thread-pool; they serve as many connections at a time. 0: 16, or \
-             with workload=work as many as there are connections",
+            "processes of prefork or threads of thread-pool; each serves one connection at a time. 0: 16, or with \
+             workload=work one for each connection",
         ),
         Parameter::fixed(
             "processors",
             Kind::Choice(&["others", "all"]),
             "others",
-            "processors of the server. others: all but the client's; all: the client's, too",
+            "processors of the server. others: all but the client's; all: also the client's",
         ),
         Parameter::fixed(
             "idle",
@@ -170,9 +171,9 @@ impl Benchmark for Architecture {
         "Client and server run on two processors of one machine. There is no network between them, and the kernel \
          completes the server's handshakes on the client's processor.",
         "reply is the time of the slower of client and server. Compare architectures by processor, the server's time.",
-        "Replies that arrive together have the mean of their batch, and with workload=work `reply` is a mean of the \
-         last n replies: neighbouring samples of reply and processor are not independent, and outliers and percentiles \
-         of `reply` mean little. Passes are independent.",
+        "Replies that arrive together each count with the mean of their batch, and with workload=work `reply` is a \
+         mean of the last n replies: neighbouring samples of reply and processor are not independent, and outliers and \
+         percentiles of `reply` mean little. Passes are independent.",
         "With workload=busy most of n connections wait to be accepted: the server has accepted few of them at a time. \
          With workload=work it has accepted all of them.",
         "exec executes a small program from memory. A larger one, or one from a disk, costs more.",
@@ -195,7 +196,9 @@ impl Benchmark for Architecture {
             && (1..settings.count("n")).contains(&settings.count("pool"))
         {
             let (pool, n) = (settings.count("pool"), settings.count("n"));
-            return Support::No(format!("a pool of {pool} serves {pool} of {n} connections that stay; set pool=0"));
+            return Support::No(format!(
+                "a pool of {pool} serves only {pool} of {n} persistent connections; set pool=0"
+            ));
         }
         if architecture.name == "prefork" && cfg!(target_os = "linux") && !lists_children() {
             return Support::No("/proc lists no children, so a pool's processor time would be unknown".to_owned());
@@ -354,7 +357,7 @@ impl Benchmark for Architecture {
             format!("the server used {} ns for a reply, less than half of its work", worked.unwrap_or(0))
         })?;
         Stop::unless(in_time >= steps * REPLIES_EACH, || {
-            format!("{in_time} whole replies in {steps} steps of {REPLIES_EACH}")
+            format!("only {in_time} complete replies in {steps} steps ({REPLIES_EACH} expected per step)")
         })
     }
 }

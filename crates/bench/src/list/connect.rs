@@ -151,7 +151,7 @@ impl Benchmark for Connect {
         "handshake depends on the server process only if its accept queue overflows: see listen overflows under Checks \
          and facts.",
         "accept includes handshake and first_byte: a client cannot observe accept() itself.",
-        "The client takes all times, so they include its own system calls.",
+        "The client measures all times, so they include its own system calls.",
         "A server may keep different state for a connection that has sent no request yet: compare connections=silent.",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), HTTP connect latency";

@@ -101,7 +101,7 @@ impl Benchmark for Download {
             "readers",
             Kind::Choice(&["1", "2"]),
             "1",
-            "2: from half of the file on, a second client downloads another file, at up to 4 MB/s",
+            "2: when half of the file has arrived, a second client starts to download another file, at up to 4 MB/s",
         ),
         Parameter::fixed(
             "location",
@@ -124,8 +124,8 @@ impl Benchmark for Download {
     const CAVEATS: &'static [&'static str] = &[
         "This is a timeline: n is the number of mebibytes received, and no law is fitted. Changes along it come from \
          the device.",
-        "The second reader takes at most 4 MB/s. On a device that delivers a hundred times as much, it shows only if \
-         requests at two places cost more than requests at one.",
+        "The second reader reads at most 4 MB/s. On a device that delivers a hundred times as much, it has an effect \
+         only if requests at two places cost more than requests at one.",
         "On a disk without moving parts, or a virtual one cached by its host, placement costs little; small \
          extents cost more requests: see device reads under Checks and facts.",
         "With location=directory the counters of the device include reads by other processes.",

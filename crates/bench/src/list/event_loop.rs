@@ -223,7 +223,7 @@ impl Benchmark for EventLoop {
                 let _ = receive(&self.watched[index], &mut [0; 8]);
                 self.reactor.clear_readiness(&self.watched[index], Interest::READABLE);
             }
-            Stop::unless(count > before, || format!("of {all} ready descriptors only {count} were reported"))?;
+            Stop::unless(count > before, || format!("only {count} of {all} ready descriptors were reported"))?;
         }
         facts.count("spurious_events", self.spurious);
         if let Some(note) = self.reactor.note() {

@@ -214,7 +214,7 @@ impl Benchmark for Files {
             "size",
             Kind::Size { min: 0, max: 1 << 30 },
             "4KiB",
-            "size of each file; 0B: names alone are created, looked up and removed",
+            "size of each file; 0B: only names are created, looked up and removed",
         ),
         Parameter::fixed(
             "order",
@@ -226,8 +226,8 @@ impl Benchmark for Files {
             "cache",
             Kind::Choice(&["warm", "cold"]),
             "warm",
-            "where files are read from, with order=phase. warm: the page cache; cold: the device, their pages are \
-             dropped before (their names and inodes stay in memory)",
+            "where files are read from, with order=phase. warm: the page cache; cold: the device, after their pages \
+             were dropped (names and inodes stay in memory)",
         ),
         Parameter::fixed(
             "durability",
@@ -278,22 +278,23 @@ impl Benchmark for Files {
     const CAVEATS: &'static [&'static str] = &[
         "Cases with different durability guarantee different things after a power failure: their costs do not say \
          which file system is faster. The study of 2001 compared defaults that differed in this.",
-        "With durability=none the device is not waited for. The kernel writes the data later, during a later call or \
+        "With durability=none no write waits for the device. The kernel writes the data later, during a later call or \
          pass, or not at all if the file is removed first.",
-        "A shared or virtual disk varies by a factor of thirty between passes. The curves show the median; look at \
-         every pass.",
+        "The speed of a shared or virtual disk varies by a factor of thirty between passes. The curves show the \
+         median; check every pass.",
         "cache=cold drops the files' pages, not their names and inodes: open and stat stay warm. A device, or the host \
          of a virtual machine, may have the data in its own memory.",
-        "ext4 without a journal does not use the inodes of removed files again for one to five minutes, and passes \
-         over them at each creation in the same block group: 270 µs instead of 15 on the machine of 2026. Each pass \
-         has a directory of its own, in the fastest of several groups. A program that removes and creates files all \
-         the time pays more.",
+        "ext4 without a journal does not reuse the inodes of removed files for one to five minutes, and skips them at \
+         each creation in the same block group: 270 µs instead of 15 on the machine of 2026. Each pass has its own \
+         directory, in the fastest of several groups. A program that removes and creates files all the time pays \
+         more.",
         "A file system that is mounted with `discard` tells the device which blocks are free. ext4 without a journal \
          does so during unlink of a file that is on the device: 4 ms instead of 10 µs on the machine of 2026.",
         "Cases that wait for the device have 300 files, in the quick study also those that read from it. In the full \
          study the case of 1,000,000 names and that of cache=cold have five planned passes instead of nine.",
-        "Loop images have the costs of two file systems, one in the other. Later passes use an image in which files \
-         were created before. btrfs waits for space for its metadata, the more so the smaller the image is.",
+        "The costs of an image on a loop device include those of the file system that contains it. Later passes use an \
+         image in which earlier passes created files. btrfs waits for space for its metadata, longer in a smaller \
+         image.",
     ];
     const SOURCE: &'static str = "J. Rothman and J. Buckman, Which OS is Fastest for High-Performance Network \
                                   Applications? (2001), file system test";
@@ -318,7 +319,8 @@ impl Benchmark for Files {
     fn support(_: &Host, settings: &Settings) -> Support {
         if settings.is("cache", "cold") && (settings.is("order", "file") || settings.bytes("size") == 0) {
             return Support::No(
-                "cache=cold needs order=phase and content: with order=file each file was just written".to_owned(),
+                "cache=cold needs order=phase and a size above 0B: with order=file each file was just written"
+                    .to_owned(),
             );
         }
         if settings.is("cache", "cold") && settings.is("filesystem", "tmpfs") {

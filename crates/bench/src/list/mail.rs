@@ -162,7 +162,7 @@ impl Benchmark for Mail {
             "grows",
             Kind::Choice(&["connections", "recipients", "domains"]),
             "connections",
-            "what n counts. connections: each step puts one more to work; recipients: n is the place in the list; \
+            "what n counts. connections: each step adds a busy connection; recipients: n is the position in the list; \
              domains: each step adds one, and sends to 5 recipients in all domains so far",
         ),
         Parameter::fixed(
@@ -181,14 +181,14 @@ impl Benchmark for Mail {
             "domains",
             Kind::Count { min: 1, max: 1_000_000 },
             "9113",
-            "domains over which the recipients are distributed, all with the same share; grows=domains: n",
+            "domains over which the recipients are distributed, in equal shares; grows=domains: n",
         ),
         Parameter::fixed(
             "names",
             Kind::Choice(&["off", "on"]),
             "off",
-            "on: each domain is looked up at a name server on loopback, and has a host of its own; off: one server \
-             takes all mail. Not with grows=connections",
+            "on: each domain is looked up at a name server on loopback, and has its own host; off: one server receives \
+             all mail. Not with grows=connections",
         ),
         Parameter::fixed(
             "message",
@@ -200,14 +200,15 @@ impl Benchmark for Mail {
             "pipelining",
             Kind::Choice(&["on", "off"]),
             "on",
-            "on: the commands for the next recipient leave with this one's message; off: each waits for its reply",
+            "on: the commands for the next recipient are sent with this one's message; off: each command waits for its \
+             reply",
         ),
         Parameter::fixed("chunking", Kind::Choice(&["off", "on"]), "off", "on: mode=data sends with BDAT"),
         Parameter::fixed(
             "per_connection",
             Kind::Count { min: 1, max: 1_000_000_000 },
             "1000000000",
-            "recipients of a connection with grows=recipients; then it is closed and another opened",
+            "recipients per connection with grows=recipients; then the engine closes it and opens another",
         ),
         Parameter::fixed(
             "sync",
@@ -240,11 +241,11 @@ impl Benchmark for Mail {
     const CAVEATS: &'static [&'static str] = &[
         "Engine and sink run on two processors of one machine. There is no network between them, and the kernel \
          receives each segment on the sender's processor.",
-        "The sink accepts everything at once. Servers on the Internet answer late, refuse and limit: then the time per \
-         recipient is theirs, and more connections hide it. That is what the study of 2001 measured.",
+        "The sink accepts everything at once. Servers on the Internet answer late, refuse and limit: they then \
+         determine the time per recipient, and more connections hide it. That is what the study of 2001 measured.",
         "recipient is the time of the slower of engine and sink: see the processor shares under Checks and facts.",
-        "A batch of replies settles many recipients at once, and each has the mean of its batch: neighbouring samples \
-         are not independent. Passes are.",
+        "A batch of replies settles many recipients at once, and each counts with the mean of its batch: neighbouring \
+         samples are not independent. Passes are.",
         "The engine writes its ledger to the run's scratch directory; with sync=never the disk is not waited for.",
     ];
     const SOURCE: &'static str = "J. Rothman and J. Buckman, Which OS is Fastest for High-Performance Network \
@@ -264,16 +265,12 @@ impl Benchmark for Mail {
         }
         let grows_by_connections = Grows::of(settings) == Grows::Connections;
         if grows_by_connections && looks_up(settings) {
-            return Support::No(
-                "with names=on each domain has connections of its own; set grows=recipients".to_owned(),
-            );
+            return Support::No("with names=on each domain has its own connections; set grows=recipients".to_owned());
         }
         let limit = host.limits.get("RLIMIT_NOFILE").copied().unwrap_or(u64::MAX);
         let connections = if grows_by_connections { 0 } else { settings.count("connections") };
         if connections.saturating_add(OTHER_DESCRIPTORS) > limit {
-            return Support::No(format!(
-                "{connections} connections are more than RLIMIT_NOFILE permits, which is {limit}"
-            ));
+            return Support::No(format!("{connections} connections are more than RLIMIT_NOFILE permits ({limit})"));
         }
         match loopback_works() {
             Ok(()) => Support::Yes,
@@ -391,7 +388,7 @@ impl Benchmark for Mail {
 
     fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
         let (Some(run), Some(receiver)) = (self.run.take(), self.receiver.take()) else {
-            return Err(Stop::Wrong("the pass was checked before".to_owned()));
+            return Err(Stop::Wrong("the pass was already checked".to_owned()));
         };
         let elapsed_ns = monotonic_ns() - self.began_ns;
         let done = run.progress().recipients.done - self.done_before;
@@ -407,10 +404,10 @@ impl Benchmark for Mail {
         facts.number("sends_per_recipient", share(outcome.calls.0, outcome.recipients.done), FactUnit::Share);
         facts.number("receives_per_recipient", share(outcome.calls.1, outcome.recipients.done), FactUnit::Share);
         if let Some((reason, count)) = outcome.reasons.first().or(outcome.lost.first()) {
-            return Err(Stop::Wrong(format!("not everything was accepted: {count} times {reason}")));
+            return Err(Stop::Wrong(format!("the sink did not accept all mail: {count} times {reason}")));
         }
         let wanted = steps * self.grows.recipients_each();
-        Stop::unless(done >= wanted, || format!("{done} of {wanted} recipients are done"))?;
+        Stop::unless(done >= wanted, || format!("only {done} of {wanted} recipients are done"))?;
         let counters = receiver.end()?;
         let accepted = counters[if self.mode == Mode::Data { "messages" } else { "recipients" }].as_u64();
         Stop::unless(accepted == Some(outcome.recipients.done), || {

@@ -42,7 +42,7 @@ impl Benchmark for Pids {
             "allocator",
             Kind::Choice(list::NAMES),
             "freebsd-scan",
-            "model of the allocator; `landau pids --help` describes all of them beside one another",
+            "model of the allocator; `landau pids --help` describes and compares all of them",
         ),
         Parameter::fixed(
             "workload",
@@ -57,7 +57,7 @@ impl Benchmark for Pids {
             "99999",
             "largest identifier; 99999 is that of FreeBSD",
         ),
-        Parameter::fixed("allocations", Kind::Count { min: 1, max: 1_000_000 }, "1000", "allocations of a step"),
+        Parameter::fixed("allocations", Kind::Count { min: 1, max: 1_000_000 }, "1000", "allocations per step"),
     ];
     const VARIANTS: &'static [Variant] = &[
         Variant::always(&[("allocator", "freebsd-bitmap")]),
@@ -80,12 +80,13 @@ impl Benchmark for Pids {
     const IN_QUICK: bool = false;
     const CAVEATS: &'static [&'static str] = &[
         "Models in user space: they show how a search grows, not what a fork costs.",
-        "The models find their data in the caches of one processor; a kernel's were used by others meanwhile.",
+        "The models find their data in the caches of one processor; a kernel's data may have been evicted in the \
+         meantime.",
         "hash-probe and freebsd-bitmap are reconstructions of an allocator of 2004 whose description is lost.",
         "netbsd-table places its processes itself; workload has no effect on their numbers there.",
     ];
-    const SOURCE: &'static str = "D. Schultz, Process Creation/Destruction Benchmarks (2004), with models in the place \
-                                  of kernels";
+    const SOURCE: &'static str = "D. Schultz, Process Creation/Destruction Benchmarks (2004), with models in place of \
+                                  kernels";
 
     fn support(_: &Host, settings: &Settings) -> Support {
         match experiment(settings) {
@@ -137,7 +138,7 @@ impl Benchmark for Pids {
         sleepers.sort_unstable();
         sleepers.dedup();
         Stop::unless(sleepers.len() as u64 == steps, || {
-            format!("{} of {steps} sleepers have an identifier of their own", sleepers.len())
+            format!("only {} of {steps} sleepers have a unique identifier", sleepers.len())
         })?;
         for (n, visits) in &self.visits {
             facts.number(&format!("visits_per_allocation_at_{n}"), *visits, FactUnit::Count);

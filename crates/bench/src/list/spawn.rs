@@ -67,8 +67,8 @@ impl Benchmark for Spawn {
             "parent",
             Kind::Choice(PARENTS),
             "timer",
-            "whose children the sleepers are: of the process that creates the timed child (timer), of another one \
-             (helper), or of the namespace's first process, which adopts orphans (reaper)",
+            "parent of the sleepers: the process that creates the timed child (timer), another one (helper), or the \
+             namespace's first process, which adopts orphans (reaper)",
         ),
         Parameter::fixed("wait", Kind::Choice(WAITS), "any", "waitpid(-1), waitpid(pid) or waitid(P_PIDFD)"),
         Parameter::fixed(

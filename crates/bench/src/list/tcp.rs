@@ -73,7 +73,7 @@ impl Benchmark for Tcp {
     const PHASES: &'static [Phase] = &[
         Phase::up("accept", "accept4() of a connection whose handshake is complete"),
         Phase::up("epoll_ctl", "epoll_ctl(EPOLL_CTL_ADD) of the accepted connection"),
-        Phase::up("epoll_wait", "epoll_wait() when one connection of all, chosen at random, has sent a request"),
+        Phase::up("epoll_wait", "epoll_wait() when one randomly chosen connection has sent a request"),
         Phase::up("recv", "recv() of the request on that connection"),
         Phase::up("send", "send() of a response on that connection, delivered to its client"),
         Phase::up("send_header", "send() of a header of 250 bytes on that connection, delivered to its client"),

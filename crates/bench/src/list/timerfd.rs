@@ -60,7 +60,7 @@ impl Benchmark for Timerfd {
     ];
     const VARIANTS: &'static [Variant] = &[Variant::full(&[("expiry", "ascending")])];
     const CAVEATS: &'static [&'static str] =
-        &["Event libraries keep timeouts in a structure of their own and arm one kernel timer for the earliest."];
+        &["Event libraries keep timeouts in their own structure and arm one kernel timer for the earliest."];
     const SOURCE: &'static str = "adapted from F. von Leitner's socket benchmark, with timers";
 
     fn support(host: &Host, _: &Settings) -> Support {

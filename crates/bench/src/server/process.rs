@@ -89,7 +89,7 @@ impl Server {
         ready.map_err(|reason| {
             let errors = fs::read_to_string(&log).unwrap_or_default();
             let last = errors.lines().last().unwrap_or("it wrote no error message");
-            Stop::Wrong(format!("{name} does not serve: {reason}; {last}"))
+            Stop::Wrong(format!("{name} did not start serving: {reason}; {last}"))
         })?;
         Ok(server)
     }

@@ -45,7 +45,7 @@ pub fn command(name: &str, rival: &Rival<'_>) -> Result<Command, String> {
         return Err(format!("{name} cannot accept connections before their first request"));
     }
     if !server.speaks(rival.protocol) {
-        return Err(format!("{name} was not made to speak {:?}", rival.protocol));
+        return Err(format!("{name} is not configured for {:?}", rival.protocol));
     }
     let Rival { root, directory, port, descriptors, defers_accept, protocol } = *rival;
     let tuning = Some(Tuning { defers_accept, protocol });
