@@ -250,7 +250,7 @@ fn law(at: &mut Cursor<'_>) -> Result<Law, ParseError> {
     if at.takes("O(") {
         let mut depth = 1_usize;
         let (mut inside, mut is_closed) = (String::new(), false);
-        // The longest spelling has ten characters.
+        // The longest spelling has eight characters; there may be spaces between them.
         for letter in at.place().chars().take(32) {
             match letter {
                 '(' => depth += 1,

@@ -522,8 +522,8 @@ ffffffff81000400 t ends_in_a_jump
         assert!(found.adds_up());
     }
 
-    /// Guards against a busy machine: another task has the processor for a hundredth of a second in every fourth call
-    /// of the recorded passes, which is far less than the 30 medians above which a call is left out.
+    /// Guards against a busy machine: another task has the processor for 90 µs in every fourth call of the recorded
+    /// passes, which is less than the 30 medians above which a call is left out.
     #[test]
     fn time_in_which_another_task_ran_is_no_growth() {
         let calm = compared(Event::Cycles, &[SCAN], 0);

@@ -88,9 +88,9 @@ mod tests {
     /// Shares of the slow calls by cause: an RCU softirq, a slow processor, an unobserved cause.
     const TRUTH: [f64; 3] = [0.36, 0.4, 0.24];
 
-    /// Simulates blocks of calls. The first cause slows down 1 of 30 calls, the others as many as the truth requires;
-    /// the processor is slow in spells. Every call may also have each tag by coincidence, at the rates in
-    /// `coincidence`.
+    /// Simulates blocks of calls. Each cause slows down a tenth of its share in `truth` of all calls, such as 1 of 28
+    /// for a share of 0.36; the processor is slow in spells. Every call may also have each tag by coincidence, at the
+    /// rates in `coincidence`.
     fn blocks(seed: u64, truth: [f64; 3], coincidence: [f64; 2]) -> Vec<Block> {
         let mut random = Random::new(seed);
         let mut spell = 0;

@@ -33,7 +33,7 @@ pub struct ConfusionRow {
     pub laws: f64,
     /// Reported as flat, or as a small change.
     pub constant: f64,
-    /// Reported as growing, by a law or by no simple law.
+    /// Reported as growing, by a law or by no simple law, or as varying.
     pub grows: f64,
     /// Reported as a change by no simple law: grows by none, varies, or falls.
     pub no_law: f64,

@@ -19,8 +19,8 @@ pub struct Verdict {
     pub outliers: Outliers,
     /// The two modes, if the costs are bimodal.
     pub bimodality: Option<Bimodality>,
-    /// The judgement of the 99th percentile; absent for counted costs, for few chosen n, and if the median has no
-    /// judged range.
+    /// The judgement of the 99th percentile; absent for counted costs, for few chosen n, for two branches, and if the
+    /// median has no judged range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<Tail>,
     /// Number of passes with at least one call.

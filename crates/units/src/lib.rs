@@ -85,7 +85,8 @@ pub fn size_in(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, Error
     move |text| within(size(text)?, &range, format_size)
 }
 
-/// Returns the shortest text that [`duration`] parses to this duration: `1h30m`, `250ms`, `0s`.
+/// Returns a text that [`duration`] parses to this duration, in hours and smaller units: `1h30m`, `1m30s`, `250ms`,
+/// `0s`.
 pub fn format_duration(duration: Duration) -> String {
     let (seconds, ns) = (duration.as_secs(), u64::from(duration.subsec_nanos()));
     let parts = [
@@ -100,7 +101,8 @@ pub fn format_duration(duration: Duration) -> String {
     if parts.is_empty() { "0s".to_owned() } else { parts.concat() }
 }
 
-/// Returns the shortest exact text that [`size`] parses to this number of bytes: `64KiB`, `1GB`, `1000B`.
+/// Returns a text that [`size`] parses to exactly this number of bytes, in the largest unit of which it is a multiple:
+/// `64KiB`, `1GB`, `1000B` (KB is not used).
 pub fn format_size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 9] = [
         (1 << 50, "PiB"),

@@ -1,4 +1,5 @@
-//! Judges timed costs: intervals from a bootstrap over the passes, tests against the error between passes.
+//! Judges timed costs. The intervals of costs and growths come from Student's t over the passes, those of coefficients
+//! and extrapolations from a bootstrap over the passes. Tests compare with the error between passes.
 
 use super::Judge;
 use crate::branches::{self, Branches};

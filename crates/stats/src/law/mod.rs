@@ -114,8 +114,8 @@ pub fn law_names() -> impl Iterator<Item = &'static str> {
 /// A law fitted to a curve: `fixed + slope · g(n)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// Its name: "constant", "logarithmic", "root", "linear", "linearithmic", "quadratic", "occupancy",
-    /// "probing", "step", "knee", "tiers".
+    /// Its name: "constant", "logarithmic", "root", "linear", "linearithmic", "power", "quadratic",
+    /// "occupancy", "probing", "step", "knee", "tiers".
     pub law: String,
     /// The part of the cost that does not depend on n, 95%.
     pub fixed: Estimate,

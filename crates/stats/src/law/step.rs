@@ -1,6 +1,6 @@
 //! One constant level, then another: objects outgrow a cache, a table becomes larger, or calls take another path.
 //!
-//! A step is between two points; a jump to three times or more is a cliff (see `cliffs`).
+//! A step is between two points; a jump to two and a half times or more is a cliff (see `cliffs`).
 
 use crate::law::{Candidate, Law, Place, Shape};
 
