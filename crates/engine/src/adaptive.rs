@@ -191,7 +191,7 @@ impl Progress {
 /// The cases of an adaptive round, and why curves that are not resolved were left out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// The chosen cases, each with its phases that are not resolved.
+    /// The chosen cases, each with the phases that need passes, because they are not resolved or have a wide interval.
     pub(crate) cases: BTreeMap<u32, Vec<String>>,
     /// Curves that further passes do not help.
     pub(crate) hopeless: usize,
@@ -202,7 +202,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Returns why curves were left out, for a note: ` (2 need more than 15 passes)`.
+    /// Returns why curves were left out, for a note: `: 2 would need more than 15 passes`.
     pub(crate) fn reasons(&self, limits: &Limits) -> String {
         let parts = [
             (self.above_cap, format!("would need more than {} passes", limits.pass_cap)),

@@ -227,7 +227,8 @@ pub trait Benchmark: Sized + 'static {
     }
 
     /// Returns the maximum number of planned passes of a case, if its passes take so long that the usual number would
-    /// take most of the run. The passes are spread over the rounds. A number of passes that the user chose is exact.
+    /// take most of the run. The passes are spread over the rounds. This maximum does not apply to a number of passes
+    /// that the user chose.
     fn most_passes(_settings: &Settings) -> Option<u32> {
         None
     }

@@ -28,7 +28,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 struct Slot {
     case: u32,
     round: u32,
-    /// The phases that are not resolved; none for a planned pass.
+    /// The phases that need the pass, because they are not resolved or have a wide interval; none for a planned pass.
     adaptive_for: Vec<String>,
 }
 

@@ -17,8 +17,8 @@ const ROW: usize = 14;
 /// pass is profiled.
 pub(crate) fn capacities(phase_count: usize, n: u64, tags_calls: bool, is_profiled: bool) -> Vec<usize> {
     let n = n as usize;
-    // Windows of creation and destruction, closed by count or by time. A pass that lasts longer than 200 s loses tags
-    // of windows, not samples.
+    // Windows of creation and destruction, closed by count or by time. If creation and destruction together last
+    // longer than 400 s, the pass loses tags of windows, not samples.
     let windows = (2 * n + 2).min(2 * n / Strides::WINDOW_MIN as usize + 40_002);
     let mut capacities = vec![n; phase_count];
     // Where every step closes a window, the canary is timed at each.

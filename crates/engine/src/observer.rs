@@ -12,7 +12,7 @@ pub enum Event<'a> {
         /// The number of passes that will run.
         pass_count: usize,
     },
-    /// A benchmark cannot be measured here.
+    /// A benchmark, or one of its cases, cannot be measured here.
     Skipped(&'a Skip),
     /// The size of a case was reduced.
     Reduced {

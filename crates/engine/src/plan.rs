@@ -39,7 +39,8 @@ pub struct Plan {
     /// The number of planned rounds, which is the number of passes of each case, except for cases with fewer
     /// ([`Plan::is_in_round`]).
     pub pass_count: u32,
-    /// Whether the user chose that number; then every case has that many.
+    /// Whether the user chose that number. Then every case has that many, except that a replayed case has at most as
+    /// many as its study.
     pub is_pass_count_chosen: bool,
     /// Which passes may follow the planned ones.
     pub adaptive: Adaptive,

@@ -1,7 +1,7 @@
 //! `syscall`: `getppid()`, the cheapest call that enters the kernel: the canary.
 //!
 //! Measures entry into the kernel and return. The cost depends on nothing that accumulates, so its curve is flat unless
-//! the machine itself changes. Every other benchmark makes the same call every few steps.
+//! the machine itself changes. Every other benchmark makes the same call every 16 to 48 steps.
 //!
 //! Can mislead if mitigations against speculation make kernel entry expensive: entry is then most of the cost of every
 //! cheap call.

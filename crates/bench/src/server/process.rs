@@ -43,8 +43,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server that the settings select, with a small file to serve, or connects to the external one. Returns
-    /// when it accepts connections.
+    /// Starts the server that the settings select, with a small file to serve, and returns when it accepts connections.
+    /// Does not connect to an external server.
     pub(crate) fn selected(context: &Context) -> Result<Self, Stop> {
         match select(context.settings) {
             Selection::External(url) => Self::external(url),

@@ -14,7 +14,8 @@ pub struct PassStart {
     pub round: u32,
     /// Milliseconds since the run (or its resumption) began.
     pub at_ms: u64,
-    /// The phases that were not resolved when an adaptive pass was chosen; absent for a planned pass.
+    /// The phases that needed passes when an adaptive pass was chosen, because they were not resolved or had a wide
+    /// interval; absent for a planned pass.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adaptive_for: Vec<String>,
 }
