@@ -9,8 +9,8 @@ use crate::Curve;
 use crate::quantile::median_of;
 use serde::{Deserialize, Serialize};
 
-/// Smallest ratio of the level at one end of a band to that at the other that is read as a change; less is read as
-/// constant.
+/// A larger ratio of the level at one end of a band to that at the other is read as a change; this ratio and smaller
+/// ones are read as constant.
 pub const SEEN: f64 = 1.5;
 
 /// The share of the axis at each end whose samples determine a level.

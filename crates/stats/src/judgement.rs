@@ -80,8 +80,8 @@ pub enum Outcome {
         /// Registry name of its law, for example "linear"; absent if none of the dictionary fits.
         law: Option<String>,
     },
-    /// The cost falls below ×(1 − δ), and no point exceeds the start by more than δ. No law is fitted, because most
-    /// falling costs are warm-up.
+    /// The cost falls. Timed: the interval of its growth is below ×(1 − δ). Counted: it is not flat, and its end is
+    /// more than 2% below its start. No law is named, because most falling costs are warm-up.
     Falls,
     /// The cost changes by more than δ without growing or falling from end to end.
     Varies,
