@@ -382,12 +382,12 @@ mod tests {
             let old = case.phases[0].clone();
             case.phases.insert(0, landau_record::schema::Phase { name: "old".to_owned(), ..old });
         });
-        let expected = "fake colour=blue: this landau times make there, the record has old, make; start a new run";
+        let expected = "fake colour=blue: this landau times the phases make; the record has old, make; start a new run";
         assert!(two.ends_with(expected), "{two}");
         let renamed = reason(|case| case.phases[0].name = "old".to_owned());
-        assert!(renamed.contains("times make there, the record has old;"), "{renamed}");
+        assert!(renamed.contains("times the phases make; the record has old;"), "{renamed}");
         let turned = reason(|case| case.phases[0].direction = Direction::Down);
-        assert!(turned.contains("times make there, the record has make (destruction);"), "{turned}");
+        assert!(turned.contains("times the phases make; the record has make (destruction);"), "{turned}");
         assert!(reason(|case| case.phases.clear()).contains("the record has none;"));
     }
 }

@@ -158,7 +158,7 @@ mod tests {
         let (_lanes, fd) = Lanes::create(&of(2, false)).unwrap();
         assert_eq!(check_size(&fd, &of(2, false)), Ok(()));
         for other in [of(1, false), of(3, false), of(2, true)] {
-            assert!(check_size(&fd, &other).unwrap_err().contains("of different versions"));
+            assert!(check_size(&fd, &other).unwrap_err().contains("their versions differ"));
         }
     }
 }
