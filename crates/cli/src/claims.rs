@@ -32,9 +32,7 @@ pub(crate) fn resolved(claim: &Claim) -> anyhow::Result<Claim> {
 fn resolved_subject(subject: &Subject) -> anyhow::Result<Subject> {
     let benchmark = &subject.benchmark;
     if Entry::find(REGISTRY, benchmark)?.timeline.is_some() {
-        bail!(
-            "`{benchmark}` is a timeline: it has rates, which landau show prints, and no curve to claim anything about"
-        );
+        bail!("`{benchmark}` is a timeline: it has rates, which landau show prints, but no curve for a claim");
     }
     let (mut phase, mut settings) = (None, BTreeMap::new());
     for text in &subject.words {

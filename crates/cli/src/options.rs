@@ -72,7 +72,7 @@ impl Measurement {
         match self.settings.set.iter().find(|setting| !has_effect(setting)) {
             Some(setting) => {
                 let benchmark = benchmark_of(setting);
-                anyhow::bail!("--set {setting}: benchmark `{benchmark}` is not selected; name it or leave --set out")
+                anyhow::bail!("--set {setting}: benchmark `{benchmark}` is not selected; select it or omit --set")
             }
             None => Ok(()),
         }
@@ -169,7 +169,7 @@ pub(crate) fn numbers(text: &str) -> Result<Numbers, String> {
 pub(crate) fn whole_seconds(text: &str) -> Result<Duration, String> {
     let limit = landau_units::duration_in(Duration::from_secs(1)..=landau_units::LONGEST)(text);
     let limit = limit.map_err(|error| error.to_string())?;
-    if limit.subsec_nanos() == 0 { Ok(limit) } else { Err("must be whole seconds".to_owned()) }
+    if limit.subsec_nanos() == 0 { Ok(limit) } else { Err("must be a whole number of seconds".to_owned()) }
 }
 
 /// Parses the time after which a silent guest is stopped.

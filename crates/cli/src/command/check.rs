@@ -20,13 +20,13 @@ use std::path::{Path, PathBuf};
        landau check [OPTIONS] --claim TEXT [RECORD]...")]
 #[command(after_help = "Examples:
   landau check claims.txt run.landau.ndjson
-  landau check claims.txt                              measure what the claims are about, now
+  landau check claims.txt                              measure the cases of the claims now
   landau check --claim 'bind: O(1) within 10% to 10000' run.landau.ndjson
   landau check --claim 'fork: < 1.1x base at 3000' new.landau.ndjson --base old.landau.ndjson
   landau check claims.txt run.landau.ndjson --junit claims.xml
 
 Claims, one a line; # begins a comment:
-  bind: O(1) within 10% to 10000          the cost at 10,000 is that at small n, within 10%
+  bind: O(1) within 10% to 10000          the cost at 10,000 equals that at small n, within 10%
   mmap.munmap: grows at most O(n)         the phase munmap; a cliff fails
   fork.dynamic: < 1.1x base at 3000       the case with linkage=dynamic, over the base record
   fork.static: < 0.8x fork.dynamic at 3000
@@ -36,28 +36,28 @@ Claims, one a line; # begins a comment:
   socket.*: no cliff below 5000           every phase
   socket: no limit below 10000
 
-A claim passes if its whole interval is on its side, and fails if it is on the other; otherwise
-it is inconclusive. docs/compare.md has the grammar.
+A claim passes if the whole confidence interval satisfies it, and fails if no part of the interval
+does; otherwise it is inconclusive. docs/compare.md has the grammar.
 
 Exit status: 0 if every claim passes, 1 if one fails, 125 if none fails and one is inconclusive,
 2 if the command could not run.")]
 pub(crate) struct Args {
-    /// File of claims, or - for standard input; with --claim the first record instead
+    /// File of claims, or - for standard input; with --claim, this is the first record
     #[arg(value_name = "CLAIMS")]
     first: Option<PathBuf>,
-    /// Check the claims against these records [default: measure what the claims are about, now]
+    /// Check the claims against these records [default: measure the cases of the claims now]
     #[arg(value_name = "RECORD")]
     others: Vec<PathBuf>,
     /// Check this claim; may be repeated
     #[arg(long, value_name = "TEXT")]
     claim: Vec<String>,
-    /// Take this record for the base of claims such as `< 1.1x base at 3000`
+    /// Use this record as the base of claims such as `< 1.1x base at 3000`
     #[arg(long, value_name = "RECORD")]
     base: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write the answers to this file too, as XML that build servers read
+    /// Also write the answers to this file, as XML for build servers
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 }
@@ -108,7 +108,10 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 /// Returns the claims and the paths of the records.
 fn read_claims(args: &Args) -> anyhow::Result<(Vec<Placed>, Vec<PathBuf>)> {
     if !args.claim.is_empty() {
-        ensure!(args.claim.iter().all(|one| one.lines().count() <= 1), "a claim is one line; use a file for several");
+        ensure!(
+            args.claim.iter().all(|one| one.lines().count() <= 1),
+            "--claim takes one line; repeat it, or use a file"
+        );
         let placed = parsed("--claim", &args.claim.join("\n"))?;
         ensure!(placed.len() == args.claim.len(), "a --claim is empty; write for example --claim 'bind: no cliff'");
         return Ok((placed, args.first.iter().chain(&args.others).cloned().collect()));
@@ -151,11 +154,11 @@ fn parsed(name: &str, text: &str) -> anyhow::Result<Vec<Placed>> {
 fn measure(placed: &[Placed], directory: &Path, words: &[String]) -> anyhow::Result<PathBuf> {
     let record = directory.join("now.landau.ndjson");
     let cases = cases(placed.iter().map(|one| &one.claim))?;
-    match measure_cases(cases, &record, words).context("measure what the claims are about")? {
+    match measure_cases(cases, &record, words).context("measure the cases of the claims")? {
         EndOutcome::Complete | EndOutcome::Cut => Ok(record),
-        EndOutcome::Interrupted => bail!("interrupted; nothing is decided"),
+        EndOutcome::Interrupted => bail!("interrupted; no claim was checked"),
         EndOutcome::Failed | EndOutcome::Crashed => {
-            status::tell("a pass failed; the claims are decided by the others");
+            status::tell("a pass failed; the claims are checked against the remaining passes");
             Ok(record)
         }
     }

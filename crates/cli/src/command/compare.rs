@@ -17,7 +17,7 @@ use std::path::PathBuf;
 docs/compare.md explains the answers and the JSON. `landau show A B` prints the same comparison as
 a table, also of more than two records.")]
 pub(crate) struct Args {
-    /// Base record; alone, compare the variants that it holds with the default case of their benchmark
+    /// Base record; without NEW, compare the variants in it with the default case of their benchmark
     base: PathBuf,
     /// Record to compare with the base
     new: Option<PathBuf>,

@@ -29,13 +29,14 @@ The doctor changes nothing on the host.
 Exit status: 0 if every size fits, 1 if one does not, 2 if this is unknown for a size or the
 command could not run.")]
 pub(crate) struct Args {
-    /// Ask about a load of this size, or without =SIZE for the most that fits [default: the most of each kind]
+    /// Check whether a load of this size fits; without =SIZE, report the largest that fits [default: the largest of
+    /// each kind]
     #[arg(long = "for", value_name = "KIND[=SIZE],…", value_parser = demands)]
     demands: Vec<Demands>,
-    /// Ask about a running program: its limits, what it has open, and its listening sockets
+    /// Examine a running program: its limits, open descriptors and listening sockets
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Set the directory for files [default: the current directory]
+    /// Set the directory for the kind of load `files` [default: the current directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Measure neither the memory of a connection nor the interference, which takes 0.3 s
@@ -76,7 +77,7 @@ fn report(args: &Args) -> anyhow::Result<Report> {
     let demands = if asked.is_empty() { Demand::all() } else { asked };
     for (place, demand) in demands.iter().enumerate() {
         let is_again = demands[..place].iter().any(|other| other.kind.name == demand.kind.name);
-        ensure!(!is_again, "--for names {} twice; ask about one size of it at a time", demand.kind.name);
+        ensure!(!is_again, "--for contains {} twice; pass one size for each kind", demand.kind.name);
     }
     let root = Root::live();
     let mut request = Request::new(&root, args.pid, demands)?;
@@ -84,7 +85,7 @@ fn report(args: &Args) -> anyhow::Result<Report> {
         Ok(folder) => request.folder = Some(folder),
         // The user neither named the directory nor asked about files in it.
         Err(error) if args.dir.is_none() && !asks_for_files => {
-            let why = format!("{error:#}; name a directory for files with --dir");
+            let why = format!("{error:#}; specify a directory for files with --dir");
             request.unread.push(Unread { what: "the current directory".to_owned(), why });
         }
         Err(error) => return Err(error),
@@ -98,7 +99,7 @@ fn report(args: &Args) -> anyhow::Result<Report> {
     let Some(pid) = request.in_other_network(&root) else { return Ok(examine(&root, &request)) };
     // The kernel shows the settings of a network namespace only to processes inside it.
     boot::in_network_of(pid, || examine(&root, &request))
-        .with_context(|| format!("enter the network namespace of process {pid}, as root"))
+        .with_context(|| format!("enter the network namespace of process {pid}, which needs root"))
 }
 
 /// Returns the profile of a trial of `landau tune` that was killed and left its settings in place.

@@ -159,7 +159,7 @@ fn nothing(args: &Args, filter: &Filter, selected: &Collection) -> anyhow::Resul
     };
     let unknown = |option: &str, name: &str, there: BTreeSet<&str>| {
         let there = there.into_iter().collect::<Vec<_>>().join(", ");
-        Ok(Some(format!("{option} {name}: no record has a curve of it; there are {there}")))
+        Ok(Some(format!("{option} {name}: no record has such a curve; the records have {there}")))
     };
     let Filter { benchmark, phase, .. } = filter;
     if let Some(name) = benchmark
@@ -181,7 +181,7 @@ fn collection(args: &Args, filter: &Filter, has_curves: bool) -> anyhow::Result<
         Options { index: args.index.clone(), is_rebuilt: args.rebuild, is_judged_anew: args.rejudge, has_curves };
     let found = match read(&args.dir, filter, &options) {
         Err(error) if error.is_damage() && !args.rebuild => {
-            status::tell("landau: the index is damaged; making it again from the records");
+            status::tell("landau: the index is damaged; rebuilding it from the records");
             read(&args.dir, filter, &Options { is_rebuilt: true, ..options })
         }
         found => found,

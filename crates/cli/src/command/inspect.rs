@@ -24,7 +24,7 @@ const WAIVED: [&str; 5] = ["lag", "length", "overflow", "rate", "saturated"];
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("target").required(true)))]
 #[command(after_help = "Examples:
-  landau inspect --port 8080                     which architecture has the server on port 8080?
+  landau inspect --port 8080                     the architecture of the server on port 8080
   landau inspect $(pidof -s nginx) --for 10s
   landau inspect --port 8080 --load http://127.0.0.1:8080/
   landau inspect --unit nginx --json | jq .architecture
@@ -157,13 +157,13 @@ impl Load {
             return Ok(None);
         }
         if !is_over {
-            return Ok(Some("no connection was seen by the end of the window, when it was stopped".to_owned()));
+            return Ok(Some("no connection was seen before the window ended and the load was stopped".to_owned()));
         }
         let told = String::from_utf8_lossy(&ended.stderr);
         let told = told.trim().trim_start_matches("landau: ");
         Ok(Some(match failed_gates(&result?) {
             gates if !gates.is_empty() => gates.join("; "),
-            _ if told.is_empty() => format!("it ended with {}", ended.status),
+            _ if told.is_empty() => format!("landau load ended with {}", ended.status),
             _ => told.to_owned(),
         }))
     }

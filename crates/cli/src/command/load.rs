@@ -139,7 +139,7 @@ pub(crate) struct Args {
     /// prior knowledge: a server that speaks only HTTP/1.1 fails every request
     #[arg(long, conflicts_with_all = ["idle", "pipeline"])]
     http2: bool,
-    /// Keep up to N requests in flight on each connection, each on a stream of its own
+    /// Keep up to N requests in flight on each connection, each on a separate stream
     #[arg(long, value_name = "N", default_value_t = 1, requires = "http2")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     streams: u32,
@@ -340,10 +340,10 @@ fn addresses(word: &str) -> Result<Addresses, String> {
     };
     let (low, high) = (number(first), number(last));
     if first.is_ipv4() != last.is_ipv4() {
-        return Err("the first and the last address must be of one family".to_owned());
+        return Err("the first and the last address must have the same family".to_owned());
     }
     if scope(first) != scope(last) {
-        return Err("the first and the last address must be of one interface".to_owned());
+        return Err("the first and the last address must have the same interface".to_owned());
     }
     if low > high {
         return Err("the first address must not be above the last".to_owned());
@@ -364,9 +364,9 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         return text.parse().map(|ip| SocketAddr::new(ip, 0)).map_err(|_| format!("`{text}` is not an IP address"));
     };
     let ip: Ipv6Addr =
-        ip.parse().map_err(|_| format!("`{ip}` is not an IPv6 address; only those have an interface"))?;
+        ip.parse().map_err(|_| format!("`{ip}` is not an IPv6 address; only IPv6 addresses have an interface"))?;
     if !ip.is_unicast_link_local() {
-        return Err(format!("{ip} has no interface: only link-local addresses do (fe80::/10)"));
+        return Err(format!("{ip} cannot have an interface: only link-local addresses can (fe80::/10)"));
     }
     // The system's resolver knows the names of interfaces. For a numeric address it sends no query.
     let found = (text, 0).to_socket_addrs().ok().and_then(|mut all| all.next());
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(lo("fe80::1%lo-fe80::2%lo"), "[fe80::1%1]:0 [fe80::2%1]:0");
         let refused = |word: &str| addresses(word).unwrap_err();
         assert_eq!(refused("fe80::1%no-such"), "fe80::1: there is no interface `no-such`; `ip link` lists them");
-        assert!(refused("fe80::1%lo-fe80::2%7").contains("of one interface"));
+        assert!(refused("fe80::1%lo-fe80::2%7").contains("the same interface"));
         assert!(refused("::2%lo").contains("only link-local") && refused("127.0.0.1%lo").contains("IPv6"));
         assert!(addresses("::1-::2:1").is_err() && addresses("x").is_err());
     }

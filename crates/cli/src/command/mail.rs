@@ -35,7 +35,7 @@ enum ModeWord {
 enum TlsWord {
     /// Do not encrypt connections
     Never,
-    /// Encrypt connections to servers that offer STARTTLS, whatever their certificates
+    /// Encrypt connections to servers that offer STARTTLS, without verifying their certificates
     Opportunistic,
     /// Send nothing without encryption, and verify certificates
     Required,
@@ -47,7 +47,7 @@ enum SyncWord {
     Always,
     /// Every second
     Interval,
-    /// When the operating system does it
+    /// When the operating system decides to
     Never,
 }
 
@@ -83,7 +83,7 @@ enum RetWord {
 
 const AFTER_HELP: &str = "The list has an address on each line, or it is CSV. In CSV, a first line without `@` is the
 header. The address is in the column `email`, `address` or `to`, or else in the first column.
-{{NAME}} in the message stands for the value of column NAME.
+{{NAME}} in the message is replaced by the value of column NAME.
 
 The ledger has a line of JSON for each event of a recipient. To continue an interrupted or killed
 run, repeat the command: Landau skips recipients that are done or have failed.
@@ -96,7 +96,7 @@ Examples:
       --name-server 127.0.0.1:5353 --smtp-port 2525
   landau mail --relay --listen 127.0.0.1:2526 --queue /var/spool/landau --via 127.0.0.1:2525
 
-Exit status: 0 every recipient done, 1 recipients failed or are left, 2 could not run.";
+Exit status: 0 every recipient done, 1 recipients failed or remain, 2 could not run.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -128,7 +128,7 @@ pub(crate) struct Args {
     /// Set the DKIM selector: the public key is in the TXT record at NAME._domainkey.DOMAIN
     #[arg(long, value_name = "NAME", requires = "dkim_key")]
     dkim_selector: Option<String>,
-    /// Send all mail to this server (port 25 by default), and look no domain up
+    /// Send all mail to this server (port 25 by default), and look up no domain
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "name_server")]
     via: Option<String>,
     /// Look up the MX hosts of each domain at this name server (port 53 by default), not at the system's
@@ -161,7 +161,7 @@ pub(crate) struct Args {
     /// Set the envelope sender (MAIL FROM); empty is the null sender
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     from: String,
-    /// Introduce this host by this name in EHLO
+    /// Use this host name in EHLO
     #[arg(long, value_name = "NAME", default_value = "localhost")]
     helo: String,
     /// Choose how far a transaction goes
@@ -182,7 +182,7 @@ pub(crate) struct Args {
     /// Use a connection for at most N messages
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     per_connection: u64,
-    /// Begin no message on a connection older than this
+    /// Do not begin a message on a connection that is older than this
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration_in(Duration::ZERO..=LONGEST))]
     reuse_for: Duration,
     /// Send each message to up to N recipients at a time
@@ -261,7 +261,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let result = if args.json { outcome.json().to_string() } else { text(&outcome) };
     let code = status::answer(&result, if outcome.is_complete() { status::DONE } else { status::FAILED })?;
     if outcome.is_interrupted {
-        status::tell("interrupted; the same command continues");
+        status::tell("interrupted; run the same command again to continue");
     }
     // The result is printed even if the report cannot be written.
     paged.map(|()| code)
@@ -325,7 +325,7 @@ fn name_server(text: &str) -> Result<SocketAddr, String> {
     let bare = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
     text.parse()
         .or(bare)
-        .map_err(|_| "write an address, with or without a port: 192.0.2.1 or [2001:db8::1]:53".to_owned())
+        .map_err(|_| "expected an address, with or without a port: 192.0.2.1 or [2001:db8::1]:53".to_owned())
 }
 
 fn encryption(args: &Args) -> anyhow::Result<Encryption> {

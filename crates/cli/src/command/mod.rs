@@ -45,7 +45,7 @@ const EXAMPLES: &str = "Examples:
   landau list                         list the benchmarks
   landau run bind --passes 9          run one benchmark, nine passes
   landau show FILE                    print the verdicts of a record
-  landau compare A B                  say what changed between two records
+  landau compare A B                  report what changed between two records
   landau report A B -o compared.html  compare two records in one report
   landau history DIR --draw cost      follow costs over the records of a directory
 
@@ -55,7 +55,7 @@ Exit status: 0 success, 1 a check failed or the run was interrupted, 2 the comma
 enum Command {
     /// Run benchmarks, and write a record and a report
     Run(run::Args),
-    /// List the benchmarks, and say why some cannot run on this machine
+    /// List the benchmarks, and why some cannot run on this machine
     List(list::Args),
     /// Report which limits of this host a load would reach, with the evidence and how to raise them
     Doctor(doctor::Args),
@@ -71,7 +71,7 @@ enum Command {
     Load(load::Args),
     /// Deliver a message to a list of recipients over SMTP, and record the outcome for each
     Mail(Box<mail::Args>),
-    /// Compare models of the PID allocators of kernels by what each reads to find a free PID
+    /// Compare models of kernels' PID allocators by how much each reads to find a free PID
     Pids(pids::Args),
     /// List, hold, release, delete or flush the messages in the queue of `landau mail --relay`
     Queue(queue::Args),

@@ -14,7 +14,7 @@ use std::io::IsTerminal;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   landau pids
-  landau pids --allocators freebsd-scan,netbsd-table,hash-probe     those of the study of 2004
+  landau pids --allocators freebsd-scan,netbsd-table,hash-probe   the study of 2004
   landau pids --workload sequential
   landau pids --n 1000,3000,10000,30000 --json | jq '.allocators[].points'
 
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Repeat the measurement this many times, each time with other PIDs for the sleeping processes
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     passes: u32,
-    /// Set the seed of all that is random
+    /// Seed the random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print JSON
@@ -82,7 +82,9 @@ fn sizes(args: &Args, experiment: &Experiment) -> anyhow::Result<Vec<u32>> {
     sizes.sort_unstable();
     sizes.dedup();
     if let Some(large) = sizes.iter().find(|n| **n > most) {
-        bail!("--n {large}: {name} has identifiers for {most} sleeping processes of this workload; raise --pid-max");
+        bail!(
+            "--n {large}: {name} has identifiers for only {most} sleeping processes of this workload; raise --pid-max"
+        );
     }
     Ok(sizes)
 }

@@ -19,13 +19,13 @@ sendfile or close. Similar calls are other names for these (accept4, read, write
 Write any other curve as BENCHMARK.PHASE. docs/predict.md lists what the sum does not include, and
 explains the JSON.")]
 pub(crate) struct Args {
-    /// Records that hold the curves; the first that has a call is used [default: the newest *.landau.ndjson in the
-    /// current directory]
+    /// Records with the curves; for each call, the first record that has it is used [default: the newest
+    /// *.landau.ndjson in the current directory]
     records: Vec<PathBuf>,
-    /// The calls, joined by +, each with an optional factor: accept+2*read+write
+    /// Add up these calls, joined by +, each with an optional factor: accept+2*read+write
     #[arg(long = "for", value_name = "SUM")]
     sum: String,
-    /// The number of objects, such as open connections
+    /// Predict the cost at this number of objects, such as open connections
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     at: u32,
     /// Print JSON
@@ -70,11 +70,14 @@ fn newest() -> anyhow::Result<PathBuf> {
         // that the user means.
         let Ok(file) = path.metadata() else { continue };
         if file.is_file() && path.to_string_lossy().ends_with(".landau.ndjson") {
-            all.push((file.modified().with_context(|| format!("look at {}", path.display()))?, path));
+            all.push((
+                file.modified().with_context(|| format!("get the modification time of {}", path.display()))?,
+                path,
+            ));
         }
     }
     let found = all.into_iter().max().map(|(_, path)| path);
     found.context(
-        "there is no record (*.landau.ndjson) in the current directory; name one, or make one: landau run tcp open",
+        "there is no record (*.landau.ndjson) in the current directory; pass one, or measure one: landau run tcp open",
     )
 }

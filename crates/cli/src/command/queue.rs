@@ -49,7 +49,8 @@ impl ActionWord {
     }
 }
 
-const AFTER_HELP: &str = "A message has an identifier, which is in the reply to its sender and in its Received field.
+const AFTER_HELP: &str =
+    "Each message has an identifier, which is in the reply to its sender and in its Received field.
 
 The command asks the relay that uses the queue. If no relay is running, the command reads and
 changes the files itself.
@@ -67,13 +68,13 @@ pub(crate) struct Args {
     /// Directory of the queue: --queue of landau mail
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// What to do
+    /// Action to perform
     #[arg(value_enum, default_value = "list")]
     action: ActionWord,
     /// Identifiers of messages, in hexadecimal
     #[arg(value_name = "ID", value_parser = identifier, conflicts_with = "all")]
     ids: Vec<u64>,
-    /// Choose all messages; only list does so without this option
+    /// Select all messages; list does so by default
     #[arg(long)]
     all: bool,
     /// Print messages as JSON, one a line
@@ -87,10 +88,7 @@ fn identifier(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let is_list = args.action == ActionWord::List;
-    anyhow::ensure!(
-        is_list || args.all || !args.ids.is_empty(),
-        "name the messages by their identifiers, or use --all"
-    );
+    anyhow::ensure!(is_list || args.all || !args.ids.is_empty(), "specify the identifiers of messages, or use --all");
     let request = Request::new(args.action.action(), args.ids.iter().copied().collect());
     // Each message is printed when it arrives: a queue can hold more messages than fit in memory.
     let mut out = BufWriter::new(std::io::stdout().lock());

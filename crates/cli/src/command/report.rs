@@ -129,11 +129,11 @@ fn put_sources(sources: &[Source<'_>], output: &Path) -> anyhow::Result<()> {
             // Often this is the record itself, which is never overwritten.
             Ok(there) if there.is_file() && std::fs::read(&path).is_ok_and(|there| there == beside.bytes) => {}
             Ok(_) => anyhow::bail!(
-                "write {} next to the report: another file has this name; write the report to another folder",
+                "write {} next to the report: a different file has this name; write the report to another directory",
                 path.display()
             ),
             Err(_) if path.is_symlink() => {
-                anyhow::bail!("write {} next to the report: it is a link that leads nowhere; remove it", path.display())
+                anyhow::bail!("write {} next to the report: it is a dangling symbolic link; remove it", path.display())
             }
             // The same record may be given twice.
             Err(_) if missing.iter().any(|(other, _)| *other == path) => {}
@@ -181,10 +181,14 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
     match std::fs::metadata(output) {
         Ok(there) if there.is_dir() => {
             let inside = output.join("report.html");
-            anyhow::bail!("write {}: it is a directory; name a file, such as {}", output.display(), inside.display());
+            anyhow::bail!(
+                "write {}: it is a directory; specify a file, such as {}",
+                output.display(),
+                inside.display()
+            );
         }
         Ok(there) if !there.is_file() => {
-            anyhow::bail!("write {}: it is a device, a pipe or a socket; name a file", output.display())
+            anyhow::bail!("write {}: it is a device, a pipe or a socket; specify a file", output.display())
         }
         Err(error) if error.kind() != ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("write {}", output.display()));

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     case: Vec<String>,
     #[command(flatten)]
     against: against::Against,
-    /// Write the record to this file; with two sides to FILE.base and FILE.new, before the suffix [default:
+    /// Write the record to this file; with two sides, write two, with .base and .new before the suffix [default:
     /// landau-TIME.landau.ndjson]
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
     output: Option<PathBuf>,
@@ -56,13 +56,13 @@ pub(crate) struct Args {
     /// --until-resolved
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "case", "study", "set", "seed", "cpu"])]
     resume: Option<PathBuf>,
-    /// With --resume: execute the commands, programs and environment that FILE names, although no recent run of this
-    /// user has executed them here
+    /// With --resume: execute the commands, programs and environment that FILE names, even if no recent run of this
+    /// user has executed them in this directory
     #[arg(long, requires = "resume")]
     trust_record: bool,
     /// Repeat the cases whose curves are not resolved until all are, up to 100 passes of each case, or 20 times its
     /// planned passes if that is more [default: up to 20 times the planned passes, for 3/4 of the time that those took,
-    /// but for 10 s to 45 s (study full: 1/2, 10 s to 15 min); none with --passes]
+    /// at least 10 s and at most 45 s (study full: 1/2, at most 15 min); none with --passes]
     #[arg(long)]
     until_resolved: bool,
     /// Write the HTML report to this file [default: the record's name with .html]
@@ -247,7 +247,7 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<(Vec<Pat
     let (paths, records): (Vec<PathBuf>, Vec<Record>) = against::read(path)?.into_iter().unzip();
     let (first, passes) = (&records[0], args.measurement.passes);
     if let Some(few) = passes.filter(|&passes| passes < first.pass_count()) {
-        bail!("--passes {few}: {} has {} planned passes; ask for more", path.display(), first.pass_count());
+        bail!("--passes {few}: {} has {} planned passes; use a larger number", path.display(), first.pass_count());
     }
     let adds = args.until_resolved || passes.is_some_and(|passes| passes > first.pass_count());
     let is_complete = |record: &Record| record.end.as_ref().is_some_and(|end| end.outcome == EndOutcome::Complete);
@@ -264,7 +264,7 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<(Vec<Pat
     let side = first.header.side.as_ref();
     if let Some(profile) = side.and_then(|side| side.profile.as_ref()) {
         bail!(
-            "{}: its run was a part of `landau tune try {profile}`, whose settings are restored; start another trial",
+            "{}: the run was part of `landau tune try {profile}`, which has restored its settings; start a new trial",
             path.display()
         );
     }
@@ -374,7 +374,7 @@ pub(crate) fn scratch(directory: Option<&Path>, measures_folder: bool, side: Opt
     }
     for folder in Scratch::abandoned().into_iter().filter(|folder| !switched.contains(folder)) {
         let folder = folder.display();
-        status::tell(&format!("an earlier run has left {folder}; remove it with: rm -r '{folder}'"));
+        status::tell(&format!("an earlier run left the directory {folder}; remove it with: rm -r '{folder}'"));
     }
     Ok(scratch)
 }
@@ -396,14 +396,19 @@ fn restore(folder: &Path, side: Option<&Side>) -> anyhow::Result<()> {
     };
     ensure!(
         side.switch.as_ref().is_some_and(|switch| switch.restore == left.restore),
-        "this run left the changes of --switch on the host, but the command in {shown} that undoes them is not that \
-         of the record; undo them by hand and remove the directory"
+        "this run left the changes of --switch on the host, but the restore command in {shown} differs from the one in \
+         the record; undo the changes by hand, then remove the directory"
     );
     let failed = || {
-        format!("cannot undo the changes of --switch, which this run left on the host; undo them, then remove {shown}")
+        format!(
+            "cannot undo the changes of --switch that this run left on the host; undo them by hand, then remove {shown}"
+        )
     };
     left.restore(folder).with_context(failed)?;
-    status::tell(&format!("this run had left the changes of --switch on the host; undid them with: {}", left.restore));
+    status::tell(&format!(
+        "this run had left the changes of --switch on the host; they were undone with: {}",
+        left.restore
+    ));
     Ok(())
 }
 
@@ -420,13 +425,13 @@ fn announce(args: &Args, path: &Path, records: &[Record]) -> anyhow::Result<()> 
     }
     ensure!(
         args.trust_record || executed.is_known(),
-        "resuming {} would execute what no recent run of this user has executed in this directory; if you agree, pass \
-         --trust-record:\n{executed}",
+        "resuming {} would execute the following, which no recent run of this user executed in this directory; to \
+         allow it, pass --trust-record:\n{executed}",
         path.display()
     );
     executed.remember();
     if !executed.is_empty() && !args.quiet {
-        status::tell(&format!("the record names what the run executes:\n{executed}"));
+        status::tell(&format!("the record specifies what the run executes:\n{executed}"));
     }
     Ok(())
 }
@@ -443,7 +448,7 @@ fn scratch_again(args: &Args, record: &Record) -> anyhow::Result<Scratch> {
         && std::fs::canonicalize(directory).ok() != std::fs::canonicalize(&folder).ok()
     {
         bail!(
-            "--dir {}: {} has files in {}, and a record has those of one directory; omit --dir, or start a new run",
+            "--dir {}: the run in {} used {}, and a record covers one directory; omit --dir, or start a new run",
             directory.display(),
             record.path,
             folder.display()
@@ -456,7 +461,7 @@ fn pinning(text: &str) -> Result<Pinning, String> {
     match text {
         "last" => Ok(Pinning::Last),
         "any" => Ok(Pinning::Free),
-        number => number.parse().map(Pinning::On).map_err(|_| "neither a CPU number nor `any`".to_owned()),
+        number => number.parse().map(Pinning::On).map_err(|_| "expected a CPU number or `any`".to_owned()),
     }
 }
 

@@ -56,7 +56,8 @@ pub(crate) struct Args {
     /// log's directory (Landlock): if-possible, always or never
     #[arg(long, value_name = "WHEN", default_value = "if-possible")]
     sandbox: SandboxMode,
-    /// Allow the server to open this directory in the sandbox, too: where a link at DIR may lead to later; repeatable
+    /// Also allow the sandboxed server to open this directory, to which a symbolic link at DIR may point later;
+    /// repeatable
     #[arg(long, value_name = "DIR")]
     sandbox_read: Vec<PathBuf>,
     /// Serve metrics for Prometheus at /metrics of this address; a socket from systemd that is named here (fd:4) serves
@@ -67,9 +68,9 @@ pub(crate) struct Args {
     /// the connections of each worker, not those of all workers together
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
-    /// Run this many worker processes, each with its own workers, under a supervisor that starts another one for each
-    /// that ends. All accept from the same sockets (--accept own and steered act as shared); limits on connections and
-    /// on memory are divided among them, and --max-per-address holds for each [default: one process, no supervisor]
+    /// Run this many worker processes, each with its own workers, under a supervisor that replaces each one that ends.
+    /// All accept from the same sockets (--accept own and steered act as shared); limits on connections and on memory
+    /// are divided among them, and --max-per-address holds for each [default: one process, no supervisor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     processes: Option<u16>,
     /// Pin the workers to these CPUs, round-robin: 1 or 0-3,6 [default: not pinned]
@@ -121,10 +122,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration_in(MS..=DAY * 11))]
     idle_timeout: Duration,
     /// Close connections whose client takes less than 4 KiB of its response in this time, or sends less than 4 KiB of
-    /// the content of a request that is passed on
+    /// the content of a forwarded request
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration_in(MS..=DAY * 11))]
     send_timeout: Duration,
-    /// Wait this long for busy connections when a signal ends the server
+    /// Wait this long for busy connections when a signal stops the server
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_in(Duration::ZERO..=DAY * 11))]
     drain_timeout: Duration,
     /// Limit the size of a request's head; longer ones are answered with 431
@@ -137,7 +138,8 @@ pub(crate) struct Args {
     /// Limit the number of header fields of a request; more are answered with 431
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     max_fields: u16,
-    /// Speak HTTP/1.1 only; without this, HTTP/2 is offered over TLS, and spoken with clients that begin with it
+    /// Disable HTTP/2. By default, the server offers HTTP/2 over TLS, and accepts it from clients that start with it
+    /// (prior knowledge)
     #[arg(long)]
     no_http2: bool,
     /// Follow symbolic links. inside: only those that stay inside DIR; never: none; anywhere: all
@@ -155,9 +157,9 @@ pub(crate) struct Args {
     /// Limit the memory of each worker's file cache
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size_in(0..=1 << 40))]
     cache: u64,
-    /// Limit the memory that connections hold in all: requests that arrive in parts, responses that clients do not
-    /// take, TLS. Further requests in parts are answered with 503 [default: half of what the system, the control group
-    /// and the limits of the process leave]
+    /// Limit the memory of all connections: incomplete requests, responses that clients have not read, TLS. At the
+    /// limit, further incomplete requests are answered with 503 [default: half of what the system, the control group
+    /// and the process limits leave]
     #[arg(long, value_name = "SIZE", value_parser = size_in(1 << 20..=1 << 44))]
     memory: Option<u64>,
     /// Trust cached file data for this long before checking the file again
@@ -211,7 +213,7 @@ fn file_name(text: &str) -> Result<String, String> {
     }
     let names: Vec<&str> = text.split_whitespace().collect();
     if names.len() > 1 && names.iter().all(|name| name.contains('.')) {
-        return Err("looks like several names; give them one by one: --index a --index b on the command line, \
+        return Err("looks like several names; specify each separately: --index a --index b on the command line, \
              index = [\"a\", \"b\"] in a configuration file"
             .to_owned());
     }
@@ -312,7 +314,9 @@ fn addresses(args: &Args) -> anyhow::Result<Vec<Listen>> {
     let mut listen: Vec<Listen> = Vec::new();
     let inherited_metrics = args.metrics.as_ref().filter(|place| matches!(place, Listen::Inherited(_)));
     if let Some(place) = inherited_metrics.filter(|&place| args.listen.iter().any(|one| one.address().0 == place)) {
-        anyhow::bail!("--listen {place} --metrics {place}: a socket serves files or metrics; use two sockets");
+        anyhow::bail!(
+            "--listen {place} --metrics {place}: a socket cannot serve both files and metrics; use two sockets"
+        );
     }
     let passed = systemd::passed_sockets().into_iter().filter(|one| Some(one) != inherited_metrics);
     for one in args.listen.iter().cloned().chain(passed) {
@@ -321,7 +325,9 @@ fn addresses(args: &Args) -> anyhow::Result<Vec<Listen>> {
             // An inherited socket that is also given with --listen is the same socket.
             Some(known) if known.address().1 == one.address().1 || matches!(one.address().0, Listen::Inherited(_)) => {}
             Some(known) => {
-                anyhow::bail!("--listen {known} and {one}: an address is with TLS or without; use two addresses")
+                anyhow::bail!(
+                    "--listen {known} and {one}: an address cannot serve both TLS and plain HTTP; use two addresses"
+                )
             }
         }
     }
@@ -349,7 +355,9 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.workers = usize::from(args.workers);
     config.processors = processors(args)?;
     if let (Some(backend), Accepting::Multishot) = (args.backend, args.accept) {
-        anyhow::bail!("--backend {backend} with --accept multishot: a ring replaces the backend; use one of the two");
+        anyhow::bail!(
+            "--backend {backend} with --accept multishot: io_uring replaces the backend; omit one of the two"
+        );
     }
     config.backend = args.backend.unwrap_or_default();
     config.accepting = args.accept;
@@ -383,7 +391,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.memory_bytes = args.memory.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     config.cache_for = args.cache_for;
     if (&args.log, args.processes.is_some_and(|count| count > 1)) == (&Some(LogTarget::Output), true) {
-        anyhow::bail!("--log - with --processes: the processes would mix their lines; log to a file");
+        anyhow::bail!("--log - with --processes: the lines of several processes would interleave; log to a file");
     }
     config.log = args.log.clone().map(|target| AccessLog { target, format: args.log_format });
     config.forwarded_from = networks("--forwarded-from", &args.forwarded_from)?;

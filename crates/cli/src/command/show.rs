@@ -124,7 +124,7 @@ fn articles(analyses: &[Analysis]) -> anyhow::Result<String> {
     let articles = then::of(one);
     if articles.is_empty() {
         let path = &one.record.path;
-        anyhow::bail!("{path} replays no earlier study; make a record that does with landau run --study then");
+        anyhow::bail!("{path} does not replay earlier studies; to measure them, use landau run --study then");
     }
     Ok(then::render(&articles, terminal::layout()) + "\n")
 }
@@ -217,7 +217,7 @@ pub(crate) fn what_it_counts(record: &Record) -> String {
             "Costs are instructions, counted exactly on one emulated processor: path lengths, not time.\n\n".to_owned()
         }
         landau_record::schema::Unit::EmulatedNs => {
-            "No timing: measured by an emulator's clock. Shows limits, and that calls work.\n\n".to_owned()
+            "Not times: measured with an emulator's clock. They show limits, and whether calls work.\n\n".to_owned()
         }
     }
 }

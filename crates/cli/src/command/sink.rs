@@ -17,11 +17,11 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Sink {
-    /// Receive mail over SMTP, as a busy, slow or broken receiver if a profile says so
+    /// Receive mail over SMTP, as a busy, slow or broken receiver if a profile specifies that
     Smtp(smtp::Args),
     /// Answer DNS queries for synthetic domains with MX hosts, over UDP and TCP
     Dns(dns::Args),
-    /// Answer every HTTP request alike, with a status, length and latency
+    /// Answer every HTTP request with the same status, length and latency
     Http(http::Args),
     /// Accept TCP connections, and discard or send back what is received
     Tcp(tcp::Args),

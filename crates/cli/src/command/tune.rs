@@ -18,7 +18,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   landau tune plan idle                            what the profile would change, and why
   landau tune try idle -- run connect --passes 9   does it help? measured in a network namespace
-  landau tune try own.toml --ablate -- run dup     which of its settings does
+  landau tune try own.toml --ablate -- run dup     which of its settings helps?
   landau tune try files --on-host -- run files     settings that only the host has, as root
   landau tune restore                              undo a trial that was killed
   landau tune keep idle                            write sysctl.d, limits.d and a drop-in of systemd
@@ -41,7 +41,7 @@ enum Command {
     Restore(RestoreArgs),
     /// Make a profile permanent: write files for sysctl.d, limits.d and systemd
     Keep(KeepArgs),
-    /// Say which settings differ from the defaults, and which file sets them
+    /// List the settings that differ from their defaults, and the file that sets each
     Status(StatusArgs),
     /// Wait for the end of the trial that started this process, and restore the host if it was killed
     #[command(hide = true)]
@@ -76,7 +76,7 @@ struct PlanArgs {
 
 #[derive(Debug, clap::Args)]
 struct RestoreArgs {
-    /// Restore settings that somebody else has changed since, too
+    /// Also restore settings that another process has changed since
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -88,7 +88,7 @@ struct KeepArgs {
     /// Name of a profile, or a file
     #[arg(value_name = "PROFILE")]
     profile: String,
-    /// Print the files, and write none
+    /// Print the files without writing them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -97,7 +97,7 @@ struct KeepArgs {
 
 #[derive(Debug, clap::Args)]
 struct StatusArgs {
-    /// Print settings that have their defaults, too
+    /// Also print settings that have their default values
     #[arg(long, short)]
     all: bool,
     #[command(flatten)]
@@ -149,7 +149,7 @@ fn restored_text(restored: &[Restored]) -> String {
     let line = |one: &Restored| match one.outcome {
         Outcome::Restored => format!("{}: restored to {}", one.name, one.old),
         Outcome::Unchanged => format!("{}: is {}, as before the trial", one.name, one.old),
-        Outcome::Rebooted => format!("{}: the host was started again since, which reset it", one.name),
+        Outcome::Rebooted => format!("{}: the host has been rebooted since, which reset it", one.name),
         Outcome::Foreign => format!("{}; --force restores it", one.complaint().unwrap_or_default()),
         Outcome::Failed => format!(
             "{}; if the host no longer has the setting, remove /var/lib/landau/tune/journal.json",
@@ -171,7 +171,7 @@ fn keep(args: &KeepArgs) -> anyhow::Result<u8> {
         Err(error) => return Err(error.into()),
     };
     if let Some(error) = &denied {
-        status::tell(&format!("landau: {error}; nothing was kept. As root it would write:"));
+        status::tell(&format!("landau: {error}; no file was written. As root, it would write:"));
     }
     let written = !args.dry_run && denied.is_none();
     let text = if args.common.json {

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
   landau verify report.html
 
 Each line of a record ends with a checksum (member `seal`) of the line and of the checksum before
-it. The chain of checksums detects a change of any line. It is not a signature: a person can
-change a record and compute all checksums again.
+it. The chain of checksums detects a change of any line. It is not a signature: anyone can
+change a record and recompute all checksums.
 
 Exit status: 0 if the record is unaltered and every result follows from the samples, 1 otherwise,
 2 if the file is unreadable.")]
@@ -109,15 +109,12 @@ fn load(page: &Path, packed: page::Packed) -> anyhow::Result<PageRecord> {
     let bytes = match packed.bytes {
         Some(bytes) => bytes,
         None => std::fs::read(&beside).with_context(|| {
-            format!(
-                "the report does not contain its record: read {}, which must be in the same directory",
-                beside.display()
-            )
+            format!("the report does not contain its record, which must be next to it: read {}", beside.display())
         })?,
     };
     let sha256 = page::sha256(&bytes);
     let fault = (sha256 != packed.sha256)
-        .then(|| format!("the report was made from a record with SHA-256 {}, not {sha256}", packed.sha256));
+        .then(|| format!("the report was written from a record with SHA-256 {}, not {sha256}", packed.sha256));
     Ok(PageRecord { file_name: packed.file_name, bytes, fault })
 }
 
@@ -129,7 +126,7 @@ fn rendered_again(path: &Path, html: &str, made: &page::Made, sources: &[Source]
         one.faults.extend(page::difference(html, made, sources));
     } else {
         one.remarks.push(format!(
-            "landau {} made this report and this is {}: only its results were compared, not its text and charts",
+            "landau {} wrote this report; this is version {}: only its results were compared, not its text and charts",
             made.landau,
             env!("CARGO_PKG_VERSION")
         ));

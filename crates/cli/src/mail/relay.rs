@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Relay")]
 pub(crate) struct RelayArgs {
-    /// Take messages by SMTP, keep them in --queue, and deliver them
+    /// Accept messages over SMTP, store them in --queue, and deliver them
     #[arg(long, requires_all = ["listen", "queue"])]
     pub(crate) relay: bool,
     /// Listen at ADDRESS:PORT or :PORT (all addresses); repeatable
@@ -48,16 +48,16 @@ pub(crate) struct RelayArgs {
     /// Accept mail from NETWORK besides this host and private networks (repeatable)
     #[arg(long, value_name = "NETWORK", requires = "relay")]
     accept_from: Vec<Prefix>,
-    /// Give a message up that could not be delivered for this long
+    /// Give up on a message that could not be delivered for this long
     #[arg(long, value_name = "TIME", default_value = "120h", requires = "relay")]
     #[arg(value_parser = duration_in(Duration::ZERO..=LONGEST))]
     lifetime: Duration,
-    /// Do not try a site for this long that could not be reached, and defer its mail without a try; double the time
-    /// after each further failure
+    /// Suspend a site for this long after it could not be reached, and defer its mail without an attempt; double the
+    /// time after each further failure
     #[arg(long, value_name = "TIME", default_value = "300s", requires = "relay")]
     #[arg(value_parser = duration_in(Duration::from_millis(1)..=LONGEST))]
     minimal_backoff_time: Duration,
-    /// Do not try a site that could not be reached for this long at most
+    /// Suspend a site that could not be reached for at most this long
     #[arg(long, value_name = "TIME", default_value = "4000s", requires = "relay")]
     #[arg(value_parser = duration_in(Duration::from_millis(1)..=LONGEST))]
     maximal_backoff_time: Duration,
@@ -133,7 +133,7 @@ pub(crate) fn run(args: &RelayArgs, delivery: Delivery, ledger: Option<PathBuf>,
                 ServiceSignal::Report => drop(print_totals(&watched, json)),
                 ServiceSignal::Reload => {
                     if let Err(reason) = watched.reopen_ledger() {
-                        status::tell(&format!("cannot open the ledger again: {reason}"));
+                        status::tell(&format!("cannot reopen the ledger: {reason}"));
                     }
                 }
                 _ => return told.store(true, Ordering::Relaxed),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// How a receiver encrypts connections.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StartTlsArgs {
-    /// Offer clients STARTTLS with a certificate made at the start, which clients cannot verify
+    /// Offer clients STARTTLS with a self-signed certificate, generated at startup, which clients cannot verify
     #[arg(long, conflicts_with = "certificate")]
     starttls: bool,
     /// Offer clients STARTTLS with the certificate chain in this PEM file

@@ -179,7 +179,7 @@ fn a_side_that_cannot_be_measured_is_refused() {
     refused(&["--against", "./newer"], "landau 9.9.9 uses worker protocol 99; this landau uses");
     refused(&["--against", "dup.size=3"], "--against dup.size=3: `dup` has no parameter `size`");
     refused(&["--against", "pipe.n=30"], "`pipe` is not among the benchmarks of this run");
-    refused(&["--against", "same", "--against", "A=1"], "the sides are equal");
+    refused(&["--against", "same", "--against", "A=1"], "cannot be combined with another difference");
     refused(
         &["--switch", "echo no >&2; exit 3", "--restore", "true"],
         "--switch 'echo no >&2; exit 3': exit status 3: no",
@@ -305,7 +305,7 @@ fn what_a_record_of_somebody_else_names_is_not_executed() {
     assert!(ran.status == Some(2) && ran.err.contains("  environment: LANDAU_TEST=./evil.so"), "{ran:?}");
     assert_eq!(std::fs::read(room.file("run.ndjson")).unwrap(), before);
     let own = room.landau(&add("3"));
-    assert!(own.status == Some(0) && own.err.contains("names what the run executes"), "{own:?}");
+    assert!(own.status == Some(0) && own.err.contains("specifies what the run executes"), "{own:?}");
     // `./evil.so` in a received directory is a different file.
     std::fs::create_dir(room.file("sent")).unwrap();
     std::fs::copy(room.file("run.ndjson"), room.file("sent/run.ndjson")).unwrap();
@@ -334,7 +334,7 @@ fn sigkill_leaves_the_host_switched_and_the_next_run_says_so() {
     let text = std::fs::read_to_string(&marker).unwrap();
     std::fs::write(&marker, text.replace(RESTORE, "echo planted >> host")).unwrap();
     let ran = room.landau(&["run", "--resume", "r.base", "--no-report"]);
-    assert!(ran.status == Some(2) && ran.err.contains("is not that of the record"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("differs from the one in the record"), "{ran:?}");
     assert_eq!(host(&room).last().unwrap(), "on");
     std::fs::write(&marker, text).unwrap();
     // A record from another user does not restore the host either.
@@ -343,9 +343,9 @@ fn sigkill_leaves_the_host_switched_and_the_next_run_says_so() {
     assert!(ran.err.contains(&format!("  switch: {HELD}\n  restore: {RESTORE}")), "{ran:?}");
     assert_eq!(host(&room).last().unwrap(), "on");
     let ran = room.landau(&["run", "--resume", "r.base", "--no-report"]);
-    assert!(ran.err.contains("the record names what the run executes") && ran.err.contains(RESTORE), "{ran:?}");
+    assert!(ran.err.contains("the record specifies what the run executes") && ran.err.contains(RESTORE), "{ran:?}");
     assert!(
-        ran.status == Some(0) && ran.err.contains("had left the changes of --switch on the host; undid them"),
+        ran.status == Some(0) && ran.err.contains("had left the changes of --switch on the host; they were undone"),
         "{ran:?}"
     );
     assert_restored(&room);

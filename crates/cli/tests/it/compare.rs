@@ -290,7 +290,7 @@ fn emulated() -> String {
 fn an_emulated_clock_is_named_and_decides_nothing() {
     let room = Room::new();
     std::fs::write(room.file("emulated.ndjson"), emulated()).unwrap();
-    let said = "No timing: measured by an emulator's clock.";
+    let said = "Not times: measured with an emulator's clock.";
     for words in [
         &["show", "emulated.ndjson"][..],
         &["compare", "emulated.ndjson"],
@@ -397,7 +397,7 @@ fn an_interrupted_check_leaves_no_measurement_behind() {
         assert!(eventually(|| processes_in(&room) == 0), "{signal}: processes are left");
         let said = String::from_utf8(output.stderr).unwrap();
         if status.is_some() {
-            assert!(said.contains("interrupted; nothing is decided") && !said.contains("--resume"), "{said}");
+            assert!(said.contains("interrupted; no claim was checked") && !said.contains("--resume"), "{said}");
             assert_eq!(room.leftovers(), Vec::<String>::new());
         }
     }

@@ -92,21 +92,21 @@ fn what_the_running_kernel_cannot_be_asked_is_an_error_before_any_pass() {
     let room = Room::new();
     std::fs::create_dir(room.file("p")).unwrap();
     for (arguments, expected) in [
-        (["explain", "syscall", "--at", "1,2,3"].as_slice(), "give two"),
+        (["explain", "syscall", "--at", "1,2,3"].as_slice(), "pass two values"),
         (&["explain", "fork"], "cannot explain fork (return, run, byte, kill, reap): the worker does not time"),
         (&["explain", "thread", "--phase", "run"], "cannot explain thread (run): the worker does not time"),
         (
             &["explain", "thread", "--phase", "run"],
             "so no sample or instruction can be assigned to one; explain join instead",
         ),
-        (&["explain", "syscall", "--at", "9,3"], "give two"),
+        (&["explain", "syscall", "--at", "9,3"], "pass two values"),
         (
             &["explain", "syscall", "--record", "p/../r.html", "-o", "./r.html"],
             "-o and --record name the same file: ./r.html",
         ),
         (
             &["explain", "syscall", "--record", "r", "-o", "p"],
-            "write p: it is a directory; name a file, such as p/report.html",
+            "write p: it is a directory; specify a file, such as p/report.html",
         ),
         (&["explain", "syscall", "--append", "quiet"], "--kernel"),
         (&["explain", "syscall", "--memory", "2GiB"], "--kernel"),
@@ -148,7 +148,7 @@ fn a_size_beyond_the_largest_n_is_refused_before_any_pass() {
     let ran = room.landau(&["explain", "syscall", "--set", "syscall.n=5000", "--at", "400,500", "--record", "r"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     let why =
-        "--at 400,500: each stands for the calls within 625 (an eighth of 5,000) of it; choose two at least 1,251";
+        "--at 400,500: each value covers the calls within 625 (an eighth of 5,000) of it; choose two at least 1,251";
     assert!(ran.err.contains(why), "{ran:?}");
     assert!(!room.file("r").exists() && room.leftovers().is_empty(), "something was left behind");
 }

@@ -52,12 +52,15 @@ fn records_are_listed_searched_and_counted() {
     for (words, why) in [
         (
             &["--benchmark", "nosuch"][..],
-            "--benchmark nosuch: no record has a curve of it; there are bind, socket, spawn",
+            "--benchmark nosuch: no record has such a curve; the records have bind, socket, spawn",
         ),
-        (&["--group", "benchmark", "--phase", "nosuch"], "--phase nosuch: no record has a curve of it; there are "),
+        (
+            &["--group", "benchmark", "--phase", "nosuch"],
+            "--phase nosuch: no record has such a curve; the records have ",
+        ),
         (
             &["--benchmark", "bind", "--phase", "reap", "--json"],
-            "--phase reap: no record has a curve of it; there are ",
+            "--phase reap: no record has such a curve; the records have ",
         ),
         (&["nowhere"], "no record matches all filters"),
     ] {
@@ -295,7 +298,7 @@ fn a_site_with_links_is_refused() {
             symlink("../../elsewhere", room.file("runs/site").join(link)).unwrap();
         }
         let ran = room.landau(&["history", "runs", "--site", "runs/site"]);
-        assert!(ran.status == Some(2) && ran.err.contains("is a link"), "{link}: {ran:?}");
+        assert!(ran.status == Some(2) && ran.err.contains("is a symbolic link"), "{link}: {ran:?}");
         assert_eq!(std::fs::read_to_string(room.file("precious")).unwrap(), "mine");
         assert_eq!(std::fs::read_dir(room.file("elsewhere")).unwrap().count(), 0);
     }

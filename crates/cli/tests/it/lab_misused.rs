@@ -23,7 +23,7 @@ fn is_refused(room: &Room, arguments: &[&str], expected: &str) {
 #[test]
 fn wrong_arguments_are_answered_with_valid_ones() {
     let room = Room::new();
-    is_refused(&room, &["-p", "exakt"], "the platforms are auto, exact");
+    is_refused(&room, &["-p", "exakt"], "unknown platform; use auto, exact");
     is_refused(&room, &["sysscall"], "did you mean `syscall`?");
     is_refused(&room, &["-k", "nothing", "syscall"], "there is no kernel `nothing`");
     is_refused(&room, &["-k", "", "syscall"], "there is no kernel ``");
@@ -35,7 +35,7 @@ fn wrong_arguments_are_answered_with_valid_ones() {
     is_refused(&room, &["--report", "/nonexistent/x.html", "syscall"], "directory /nonexistent does not exist");
     is_refused(&room, &["--sysctl", "somaxconn"], "write it as NAME=VALUE");
     for name in ["", "../x", "net..x", "/etc/x", "net.core/../../x"] {
-        is_refused(&room, &["--sysctl", &format!("{name}=1")], "is not a sysctl's name");
+        is_refused(&room, &["--sysctl", &format!("{name}=1")], "is not the name of a sysctl");
     }
 }
 

@@ -249,7 +249,7 @@ fn signals_are_passed_on() {
     }
     assert_eq!(serving.child.wait().unwrap().code(), Some(0));
     let said: Vec<String> = BufReader::new(said).lines().map(Result::unwrap).collect();
-    let ending = said.iter().filter(|line| line.starts_with("landau: ending: busy connections have 16m40s"));
+    let ending = said.iter().filter(|line| line.starts_with("landau: stopping: busy connections have 16m40s"));
     assert_eq!(ending.count(), 1, "{said:?}");
     assert!(!said.iter().any(|line| line.contains("worker process")), "{said:?}");
 }

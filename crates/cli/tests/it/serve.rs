@@ -206,7 +206,7 @@ fn the_second_signal_ends_at_once() {
     let mut serving = Serving::new(&mut room.command(&words));
     let _busy = busy(&serving);
     serving.signal("-TERM");
-    let mut said = heard(&mut serving, "landau: ending: busy connections have 16m40s");
+    let mut said = heard(&mut serving, "landau: stopping: busy connections have 16m40s");
     assert!(serving.child.try_wait().unwrap().is_none(), "a busy connection was not waited for");
     // A second signal that follows immediately counts as the same signal.
     let mut status = None;
@@ -218,7 +218,7 @@ fn the_second_signal_ends_at_once() {
     assert!(has_ended && status.unwrap().code() == Some(0), "{status:?}");
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
-    assert_eq!(line, "landau: ending at once\n");
+    assert_eq!(line, "landau: stopping at once\n");
 }
 
 /// nginx drains connections on SIGQUIT, and scripts and service files written for nginx rely on that.
@@ -229,7 +229,7 @@ fn a_quit_waits_for_busy_connections_without_a_limit() {
     let mut serving = Serving::new(&mut room.command(&words));
     let mut busy = busy(&serving);
     serving.signal("-QUIT");
-    let _said = heard(&mut serving, "landau: ending when the last busy connection has ended");
+    let _said = heard(&mut serving, "landau: stopping when the last busy connection ends");
     assert!(eventually(|| TcpStream::connect(serving.address).is_err()), "it accepts connections");
     busy.write_all(b"/a HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut rest = Vec::new();
@@ -360,8 +360,11 @@ fn errors_at_the_start_say_what_to_do() {
         (&["www", "--pin", "0-9999"], "landau: --pin "),
         (&["www", "--accept", "multishot", "--backend", "poll"], "landau: --backend poll with --accept multishot: "),
         (&["www", "--metrics", "tls:127.0.0.1:0"], "metrics are served without TLS"),
-        (&["www", "--listen", "tls:fd:9", "--metrics", "fd:9"], "a socket serves files or metrics; use two sockets"),
-        (&["www", "--listen", ":1", "--listen", "tls::1"], "an address is with TLS or without; use two"),
+        (
+            &["www", "--listen", "tls:fd:9", "--metrics", "fd:9"],
+            "a socket cannot serve both files and metrics; use two",
+        ),
+        (&["www", "--listen", ":1", "--listen", "tls::1"], "an address cannot serve both TLS and plain HTTP; use two"),
         (&["www", "--max-head", "4KiB", "--max-line", "5KiB"], "landau: --max-line 5120: a request line is a part of"),
     ];
     for (words, expected) in cases {
@@ -658,7 +661,7 @@ fn two_signals_at_once_are_one() {
     let ran = Ran::of(serving.child.wait_with_output().unwrap());
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert_eq!(String::from_utf8_lossy(&rest).matches("hello").count(), 2, "{ran:?}");
-    assert!(!ran.err.contains("landau: ending at once"), "{ran:?}");
+    assert!(!ran.err.contains("landau: stopping at once"), "{ran:?}");
 }
 
 /// Once, all but one of 64 descriptors were reserved, without a message.

@@ -66,7 +66,7 @@ fn a_trial_restores_the_host_and_its_records_are_not_resumed() {
     let side = room.record("r.new.ndjson").header.side.unwrap();
     assert_eq!((side.profile.as_deref(), side.differences), (Some("own"), vec!["vm.dirty_ratio=40".to_owned()]));
     let ran = room.landau(&["run", "--resume", "r.base.ndjson", "--passes", "9"]);
-    assert!(ran.status == Some(2) && ran.err.contains("start another trial"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("start a new trial"), "{ran:?}");
 }
 
 /// An ablation compares the whole profile with the host, and then each setting in two ways.
@@ -138,12 +138,12 @@ fn a_host_that_shows_nothing_is_not_said_to_have_its_defaults() {
 fn runs_that_a_trial_cannot_make_are_refused() {
     let room = Room::new();
     for (words, said) in [
-        (&["run", "dup", "--against", "same"][..], "its own two sides"),
+        (&["run", "dup", "--against", "same"][..], "defines its two sides itself"),
         (&["run", "--resume", "x"], "cannot resume"),
         (&["list"], "write the run to measure, as in: landau tune try PROFILE -- run bind; `list` is there"),
-        (&["bind"], "`bind` is there instead of `run`"),
+        (&["bind"], "found `bind` instead of `run`"),
         (&["run", "bind", "--pass", "3"], "after `--`, in `run bind --pass 3`: unexpected argument '--pass'"),
-        (&["run", "--help"], "--help and --version are no run"),
+        (&["run", "--help"], "--help and --version cannot be measured"),
         (&["run", "--pases", "1"], "--pases"),
     ] {
         let ran = room.landau(&[&["tune", "try", "empty", "--"], words].concat());
@@ -164,7 +164,7 @@ fn settings_of_a_network_are_tried_in_a_namespace() {
         return;
     }
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(ran.out.contains("in a network namespace") && ran.out.contains("as before the trial"), "{ran:?}");
+    assert!(ran.out.contains("in a network namespace") && ran.out.contains("from before the trial"), "{ran:?}");
     let seen = |name: &str| room.record(name).host.sysctls["net.core.somaxconn"].clone();
     assert_eq!((seen("r.base.ndjson").trim(), seen("r.new.ndjson").trim()), (host.trim(), "16"));
     assert_eq!(std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap(), host);
@@ -225,7 +225,7 @@ fn an_unprivileged_user_is_told_what_would_change() {
     assert!(ran.out.contains("vm.dirty_ratio") && ran.out.contains("→ 33"), "{ran:?}");
     let ran = nobody(&["keep", "own.toml"]);
     assert!(ran.status == Some(2) && ran.out.contains("would be written"), "{ran:?}");
-    assert!(ran.err.contains("nothing was kept"), "{ran:?}");
+    assert!(ran.err.contains("no file was written"), "{ran:?}");
     let ran = nobody(&["keep", "own.toml", "--json"]);
     assert_eq!((ran.status, &json(&ran)["written"]), (Some(2), &false.into()), "{ran:?}");
     assert_eq!(nobody(&["status"]).status, Some(0));
@@ -250,7 +250,7 @@ fn files_are_kept_below_a_root_and_named() {
     assert!(refused.status == Some(2) && refused.err.contains("did not write it"), "{refused:?}");
 }
 
-/// Guards against files that are written although the program says that nothing was kept, and against a panic.
+/// Guards against files that are written although the program reports that none was written, and against a panic.
 #[test]
 fn a_profile_is_kept_whole_or_not_at_all() {
     use std::os::unix::ffi::OsStringExt;
@@ -266,7 +266,7 @@ fn a_profile_is_kept_whole_or_not_at_all() {
     let words = ["tune", "keep", "seed-linux-2001", "--root", ".", "--json"];
     if let Some(mut nobody) = room.as_nobody(&words) {
         let ran = Ran::of(nobody.output().unwrap());
-        assert!(ran.status == Some(2) && ran.err.contains("nothing was kept"), "{ran:?}");
+        assert!(ran.status == Some(2) && ran.err.contains("no file was written"), "{ran:?}");
         assert_eq!(json(&ran)["written"], false);
         assert_eq!(std::fs::read_dir(room.file("etc/sysctl.d")).unwrap().count(), 0, "{ran:?}");
     }

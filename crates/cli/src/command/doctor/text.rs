@@ -16,7 +16,7 @@ pub(super) fn render(report: &Report, long: bool) -> String {
     report.noise.iter().for_each(|noise| interference(&mut text, noise));
     if let Some(measured) = &report.connection {
         let sentence = format!(
-            "A connection takes {} bytes of the kernel at each end ({} connections opened here, {}).",
+            "A connection takes {} bytes of kernel memory at each end ({} connections opened here, {}).",
             grouped(measured.bytes_each),
             grouped(measured.connections),
             measured.source
@@ -40,7 +40,7 @@ fn answered(text: &mut String, answer: &Answer, report: &Report) {
     let row = report.limits.iter().find(|row| Some(&row.limit) == answer.limit.as_ref());
     if let (Some(false), Some(row)) = (answer.fits, row) {
         labelled(text, "why", &row.evidence);
-        labelled(text, "whose", &row.owner);
+        labelled(text, "owner", &row.owner);
         remedy(text, &answer.remedy);
     }
     for warning in &answer.warnings {
@@ -140,7 +140,7 @@ fn limits(text: &mut String, report: &Report, long: bool) {
         }
         if long {
             labelled(text, "why", &row.evidence);
-            labelled(text, "whose", &row.owner);
+            labelled(text, "owner", &row.owner);
             remedy(text, &row.remedy);
         }
     }
@@ -162,7 +162,8 @@ fn conditions(text: &mut String, conditions: &[Condition], long: bool) {
 fn interference(text: &mut String, noise: &Noise) {
     let sentence = format!(
         "Interference now: in {:.0} ms, getppid() took {:.0} ns, ±{:.2}% from pass to pass. The smallest effect that \
-         two full runs would show is {:.1}%. The longest interruption took {} µs; all of them took {:.2}% of the time.",
+         two full runs would detect is {:.1}%. The longest interruption took {} µs; all of them took {:.2}% of the \
+         time.",
         noise.elapsed_ms,
         noise.canary_ns,
         noise.spread_percent,

@@ -24,7 +24,7 @@ pub(super) fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Res
     let at = match args.at.as_slice() {
         [] => None,
         [low, high] if low < high => Some([*low, *high]),
-        _ => bail!("--at: on the running kernel a small and a large n are compared; give two, such as --at 1000,8000"),
+        _ => bail!("--at: on the running kernel, pass two values of n, the smaller first, such as --at 1000,8000"),
     };
     let measures_folder = REGISTRY.iter().any(|entry| entry.name == args.benchmark && entry.measures_folder);
     let scratch = scratch(None, measures_folder, None)?;
@@ -64,8 +64,8 @@ fn check_reached(args: &Args, plan: &Plan) -> anyhow::Result<()> {
     let largest = plan.cases.iter().map(|planned| planned.case.n).max().unwrap_or(0);
     if let Some(beyond) = args.at.iter().find(|at| **at > largest) {
         bail!(
-            "--at {beyond}: the largest n of {} is {largest} with these settings; choose smaller ones, or set it with \
-             --set {}.n=N",
+            "--at {beyond}: the largest n of {} is {largest} with these settings; choose smaller values, or raise it \
+             with --set {}.n=N",
             args.benchmark,
             args.benchmark
         );
@@ -78,8 +78,8 @@ fn check_reached(args: &Args, plan: &Plan) -> anyhow::Result<()> {
     if high - low < apart {
         let [half, largest, apart] = [half, largest, apart].map(|n| count(n as f64));
         bail!(
-            "--at {low},{high}: each stands for the calls within {half} (an eighth of {largest}) of it; choose two at \
-             least {apart} apart"
+            "--at {low},{high}: each value covers the calls within {half} (an eighth of {largest}) of it; choose two \
+             at least {apart} apart"
         );
     }
     Ok(())
@@ -111,11 +111,11 @@ fn profile(
         bail!("interrupted");
     }
     if rounds.has_failed() || !matches!(end.outcome, EndOutcome::Complete | EndOutcome::Interrupted) {
-        bail!("a pass failed; `landau run {}` says why", args.benchmark);
+        bail!("a pass failed; run `landau run {}` to see the reason", args.benchmark);
     }
     if !rounds.is_over() {
         let made = count(f64::from(rounds.made()));
-        status::tell(&format!("stopped before the time of --for was used: a record has {made} rounds at most"));
+        status::tell(&format!("stopped before the end of --for: a record has at most {made} rounds"));
     }
     end.outcome = EndOutcome::Complete;
     held.write(rounds.made(), writer)?;
@@ -123,7 +123,7 @@ fn profile(
     let counts = collector.sampler().sample_instructions.is_some();
     for one in profiles.iter().filter(|one| counts && one.instructions.is_none()) {
         let phase = &one.phase;
-        status::tell(&format!("{phase}: too few samples of the counter of instructions; give it more time with --for"));
+        status::tell(&format!("{phase}: too few samples of the instruction counter; sample longer with --for"));
     }
     for one in &profiles {
         writer.append(&Line::Profile(Box::new(one.clone())))?;

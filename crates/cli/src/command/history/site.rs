@@ -17,16 +17,16 @@ fn check_output(folder: &Path, output: &Path) -> anyhow::Result<()> {
     let within = FOLDERS.iter().flat_map(|name| [output.join(name), output.join(name).join(SITE_MARK)]);
     for place in within.skip(1) {
         let is_link = place.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
-        anyhow::ensure!(!is_link, "{} is a link; choose another directory for the site", place.display());
+        anyhow::ensure!(!is_link, "{} is a symbolic link; choose another directory for the site", place.display());
     }
     let Ok(mut entries) = std::fs::read_dir(output) else { return Ok(()) };
     let (records, place) = (folder.canonicalize()?, output.canonicalize()?);
     let name = output.display();
-    anyhow::ensure!(!records.starts_with(&place), "{name} holds the records; choose another directory for the site");
+    anyhow::ensure!(!records.starts_with(&place), "{name} contains the records; choose another directory for the site");
     let is_site = output.join(SITE_MARK).is_file();
     anyhow::ensure!(
         is_site || entries.next().is_none(),
-        "{name} is not empty and has no site; choose another directory"
+        "{name} is neither empty nor a site; choose another directory"
     );
     Ok(())
 }

@@ -20,8 +20,8 @@ The claim must hold for the good kernel and not for the bad one.
 
 A claim is written as for landau check: a cost at an n, a law, no cliff, no limit. Without a unit,
 or about instructions, it is tested on the platform exact, in one pass: every pass would count
-the same. A claim about ns is tested on kvm, in five passes. A claim that a record neither shows
-nor refutes cannot be tested.")]
+the same. A claim about ns is tested on kvm, in five passes. A claim that a record neither
+confirms nor refutes cannot be tested.")]
 pub(crate) struct Args {
     /// Start from this kernel, for which the claim holds
     #[arg(long)]
@@ -112,7 +112,7 @@ impl Series<'_> {
         let sentence = match *self.ended {
             Ended::Found(Found::Between(good, bad)) if bad == good + 1 => {
                 let text = format!("`{claim}` holds up to {} ({}), ", names[good], why(good));
-                return (format!("{text}and not from {} on ({})", names[bad], why(bad)), status::DONE);
+                return (format!("{text}but not from {} on ({})", names[bad], why(bad)), status::DONE);
             }
             Ended::Found(Found::Between(good, bad)) => {
                 let between = names[good + 1..bad].join(", ");
@@ -206,7 +206,7 @@ fn debian_row(args: &Args) -> anyhow::Result<Vec<String>> {
   git bisect run sh -c 'make -j8 bzImage || exit 125; \\
       landau lab test -k arch/x86/boot/bzImage --metric \"bind.instructions@1000 < 2000\"'
 
-`landau lab bisect --help` says how a claim is tested.
+`landau lab bisect --help` explains how a claim is tested.
 
 Exit status, for `git bisect run`: 0 if the claim holds, 1 if it does not, 125 if this kernel
 cannot be tested. 255 ends the bisection: the claim is invalid, or it is about ns and needs kvm,

@@ -68,9 +68,11 @@ fn booted(
     };
     Ok(match outcome {
         Some(outcome) => (Some(outcome.works), outcome.why),
-        None => {
-            (None, "its device can be opened, which does not prove that it works; test it with --kernel K".to_owned())
-        }
+        None => (
+            None,
+            "its device can be opened, which does not prove that it works; boot a kernel to test it: --kernel K"
+                .to_owned(),
+        ),
     })
 }
 

@@ -164,7 +164,7 @@ fn platform_word(word: &str) -> Result<Wanted, String> {
         return Ok(Wanted(None));
     }
     let names = || platform::REGISTRY.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
-    platform::named(word).map(|one| Wanted(Some(one))).ok_or_else(|| format!("the platforms are auto, {}", names()))
+    platform::named(word).map(|one| Wanted(Some(one))).ok_or_else(|| format!("unknown platform; use auto, {}", names()))
 }
 
 fn pair(word: &str) -> Result<(String, String), String> {
@@ -172,7 +172,7 @@ fn pair(word: &str) -> Result<(String, String), String> {
     let is_part =
         |part: &str| !part.is_empty() && part.chars().all(|one| one.is_alphanumeric() || "_-/:".contains(one));
     if !name.trim().split('.').all(is_part) || name.starts_with('/') {
-        return Err(format!("`{name}` is not a sysctl's name; an example is net.core.somaxconn=128"));
+        return Err(format!("`{name}` is not the name of a sysctl; write for example net.core.somaxconn=128"));
     }
     Ok((name.trim().to_owned(), value.to_owned()))
 }

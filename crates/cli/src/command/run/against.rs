@@ -71,7 +71,7 @@ impl Against {
         let is_same = self.against.iter().any(|word| word == SAME);
         ensure!(
             !is_same || (self.against.len() == 1 && self.switch.is_none()),
-            "--against {SAME}: the sides are equal, so there is no other difference"
+            "--against {SAME}: cannot be combined with another difference or with --switch"
         );
         let mut found = Differences::default();
         for word in self.against.iter().filter(|word| *word != SAME) {
@@ -106,7 +106,7 @@ impl Differences {
             }
             Some(name) if is_parameter(name) => self.settings.push(word.to_owned()),
             _ => {
-                ensure!(self.program.is_none(), "the new side has one program");
+                ensure!(self.program.is_none(), "the new side can have only one program");
                 let path = std::path::absolute(word)?;
                 ensure!(
                     path.is_file(),
@@ -257,8 +257,9 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<(PathBuf, Record)>> {
     let record = Record::read(path)?;
     let Some(side) = record.header.side.clone() else { return Ok(vec![(path.to_owned(), record)]) };
     let there = path.with_file_name(&side.other);
-    let other = Record::read(&there)
-        .with_context(|| format!("{} is one side of a run; the record of the other is missing", path.display()))?;
+    let other = Record::read(&there).with_context(|| {
+        format!("{} is one side of a run; cannot read the record of the other side", path.display())
+    })?;
     match &other.header.side {
         Some(counterpart) if counterpart.run == side.run && counterpart.role != side.role => {}
         _ => bail!("{} is not the other side of the run in {}", there.display(), path.display()),
@@ -295,7 +296,7 @@ mod tests {
     fn what_is_no_difference_is_refused() {
         let error = |words: &[&str]| format!("{:#}", parsed(words).unwrap_err());
         assert!(error(&["./no-such-landau"]).contains("there is no such program"), "{}", error(&["./no-such-landau"]));
-        assert!(error(&["same", "A=1"]).contains("the sides are equal"));
+        assert!(error(&["same", "A=1"]).contains("cannot be combined with another difference"));
         assert!(error(&["/bin/sh", "/bin/sh"]).contains("one program"));
         assert!(error(&["1A=1"]).contains("neither NAME=VALUE"));
         assert!(error(&[""]).contains("--against"));

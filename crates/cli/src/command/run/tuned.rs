@@ -33,8 +33,8 @@ pub(crate) fn parse(words: &[String]) -> anyhow::Result<Args> {
     let first = words.first().map_or("", String::as_str);
     ensure!(
         first == "run",
-        "after `--` write the run to measure, as in: landau tune try PROFILE -- run bind; `{first}` is there instead \
-         of `run`"
+        "after `--`, pass the run to measure, as in: landau tune try PROFILE -- run bind; found `{first}` instead of \
+         `run`"
     );
     let all = std::iter::once("landau").chain(words.iter().map(String::as_str));
     let parsed = parser().try_get_matches_from(all).and_then(|found| Landau::from_arg_matches(&found));
@@ -42,14 +42,14 @@ pub(crate) fn parse(words: &[String]) -> anyhow::Result<Args> {
         // The usage and the hint are removed: they refer to a different command line.
         let text = error.render().to_string();
         let what = text.split("\n\nUsage:").next().unwrap_or_default().trim_start_matches("error: ").trim_end();
-        let what = if error.use_stderr() { what } else { "--help and --version are no run" };
+        let what = if error.use_stderr() { what } else { "--help and --version cannot be measured" };
         anyhow!("after `--`, in `{}`: {what}\n`landau run --help` lists what a run accepts", words.join(" "))
     })?;
     let Some(Command::Run(mut args)) = found.command else {
-        bail!("after `--` write the run to measure, as in: landau tune try PROFILE -- run bind");
+        bail!("after `--`, pass the run to measure, as in: landau tune try PROFILE -- run bind");
     };
-    ensure!(args.resume.is_none(), "a trial cannot resume a run; leave out --resume");
-    ensure!(!args.against.has_sides(), "a trial has its own two sides; leave out --against and --switch");
+    ensure!(args.resume.is_none(), "a trial cannot resume a run; omit --resume");
+    ensure!(!args.against.has_sides(), "a trial defines its two sides itself; omit --against and --switch");
     args.output.get_or_insert_with(super::default_path);
     Ok(args)
 }

@@ -177,22 +177,24 @@ impl Handler {
             (signal @ (ServiceSignal::Terminate | ServiceSignal::Finish), None) => {
                 self.notifier.tell("STOPPING=1");
                 if signal == ServiceSignal::Finish {
-                    self.report("ending when the last busy connection has ended; SIGTERM ends at once");
+                    self.report("stopping when the last busy connection ends; SIGTERM stops the server at once");
                     command(Command::Finish);
                 } else {
                     let limit = landau_units::format_duration(self.drain_timeout);
-                    self.report(&format!("ending: busy connections have {limit}; signal again to end at once"));
+                    self.report(&format!(
+                        "stopping: busy connections have {limit} to end; signal again to stop at once"
+                    ));
                     command(Command::Drain);
                 }
                 self.ending_since = Some(Instant::now());
             }
             (ServiceSignal::Terminate, Some(since)) if since.elapsed() < ONE_SIGNAL => {}
             (ServiceSignal::Terminate, Some(_)) => {
-                self.report("ending at once");
+                self.report("stopping at once");
                 command(Command::EndNow);
             }
             (ServiceSignal::Upgrade, _) => {
-                self.report("SIGUSR2: the program cannot be replaced in place; this server goes on");
+                self.report("SIGUSR2: in-place upgrade is not supported; the server continues");
             }
             _ => {}
         }

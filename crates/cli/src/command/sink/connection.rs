@@ -16,10 +16,10 @@ pub(crate) struct ConnectionFlags {
     /// Reset connections after this many received bytes; with a share, only this share of them: 1KiB or 1KiB:0.1
     #[arg(long, value_name = "SIZE[:SHARE]", value_parser = cut)]
     reset: Option<Cut>,
-    /// Shut down the writing half of connections after this many received bytes, and read on: 1KiB or 1KiB:0.1
+    /// Shut down the writing half of connections after this many received bytes, and continue reading: 1KiB or 1KiB:0.1
     #[arg(long, value_name = "SIZE[:SHARE]", value_parser = cut)]
     half_close: Option<Cut>,
-    /// Give this share of the connections no answer, from 0 to 1
+    /// Do not answer on this share of the connections, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     silent: f64,
     /// Close connections that are idle for this long

@@ -14,9 +14,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 Examples:
   landau sink dns                                    answer at 127.0.0.1:5353, UDP and TCP
-  landau sink dns --sites 300 --loss 0.01            domains share MX hosts; 1% of queries lost
+  landau sink dns --sites 300 --loss 0.01            domains share MX hosts; 1% of queries dropped
   landau sink dns --null-mx 0.01 --nonexistent 0.02  some domains accept no mail or do not exist
-  dig -p 5353 @127.0.0.1 d0001.example MX            ask it")]
+  dig -p 5353 @127.0.0.1 d0001.example MX            query it")]
 pub(crate) struct Args {
     /// Listen at ADDRESS:PORT, over UDP and TCP; repeatable [default: 127.0.0.1:5353]
     #[arg(long, short, value_name = "ADDRESS")]
@@ -24,22 +24,23 @@ pub(crate) struct Args {
     /// Put the domains below this name
     #[arg(long, value_name = "NAME", default_value = "example")]
     zone: String,
-    /// Make this many domains
+    /// Serve this many domains
     #[arg(long, value_name = "N", default_value_t = 9113, value_parser = clap::value_parser!(u32).range(1..=MOST))]
     domains: u32,
-    /// Make this many sites: sets of one to three MX hosts that several domains may share [default: as many as domains]
+    /// Serve this many sites: sets of one to three MX hosts that several domains may share [default: as many as
+    /// domains]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST))]
     sites: Option<u32>,
-    /// Give the first MX host this address; the others have those that follow, three for each site
+    /// Give the first MX host this address; the others get the addresses that follow, three for each site
     #[arg(long, value_name = "ADDRESS", default_value = "127.1.0.0")]
     hosts: Ipv4Addr,
-    /// Give the hosts of this share of the sites IPv6 addresses besides the others
+    /// Give the hosts of this share of the sites both IPv4 and IPv6 addresses
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     dual_stack: f64,
     /// Give the hosts of this share of the sites IPv6 addresses only
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     ipv6_only: f64,
-    /// Give the first MX host this IPv6 address, and the others those that follow; `::1` is given to all
+    /// Give the first MX host this IPv6 address, and the others the addresses that follow; `::1` is given to all
     #[arg(long, value_name = "ADDRESS", default_value = "::1")]
     ipv6_hosts: Ipv6Addr,
     /// Make this share of the domains accept no mail (null MX, RFC 7505)
@@ -57,7 +58,7 @@ pub(crate) struct Args {
     /// Truncate answers over UDP for this share of the domains: clients must ask again over TCP
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     truncated: f64,
-    /// Lose this share of the queries over UDP
+    /// Drop this share of the queries over UDP
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     loss: f64,
     /// Delay each answer by this time: 5ms, or "exponential 5ms" for that mean; in whole milliseconds
@@ -88,13 +89,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let shares = args.null_mx + args.no_mx + args.nonexistent + args.failing;
     anyhow::ensure!(
         shares <= 1.0,
-        "--null-mx, --no-mx, --nonexistent and --failing add up to {shares}; they are shares of the same domains"
+        "--null-mx, --no-mx, --nonexistent and --failing add up to {shares}; the sum must be at most 1"
     );
     let families = args.dual_stack + args.ipv6_only;
-    anyhow::ensure!(
-        families <= 1.0,
-        "--dual-stack and --ipv6-only add up to {families}; they are shares of the same sites"
-    );
+    anyhow::ensure!(families <= 1.0, "--dual-stack and --ipv6-only add up to {families}; the sum must be at most 1");
     let service = Service { layout, latency: args.latency, loss: args.loss, seed: args.common.seed };
     let dns = Dns::new(&args.zone, service)?;
     let (sink, datagrams) = dns::bind(&dns, &args.common.config(&args.listen, "127.0.0.1:5353")?)?;

@@ -8,7 +8,7 @@ use landau_sys::signal::{ServiceSignal, ServiceSignals};
 /// The flags of every sink.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Common {
-    /// Take all random decisions from this seed: equal seeds decide alike
+    /// Seed the random choices: equal seeds give equal choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Let this many connections wait to be accepted, at each address
@@ -85,7 +85,9 @@ impl Common {
         if let Some(address) = counters {
             status::print(&format!("counters at http://{address}/metrics"))?;
         }
-        status::print(&format!("room for {capacity} connections (RLIMIT_NOFILE); further ones wait in the queue"))
+        status::print(&format!(
+            "room for {capacity} connections (RLIMIT_NOFILE); further ones wait in the accept queue"
+        ))
     }
 }
 

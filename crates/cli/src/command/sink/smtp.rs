@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   landau sink smtp                                discard all mail at 127.0.0.1:2525
-  landau sink smtp --listen 127.0.0.0/8:2525      all loopback addresses, as so many hosts
+  landau sink smtp --listen 127.0.0.0/8:2525      all loopback addresses, as many hosts
   landau sink smtp --profile slow.toml --seed 7   late replies, greylisting, limits, resets, ...
   landau sink smtp --maildir /tmp/mail            one Maildir for each recipient
   kill -USR1 PID                                  print the counters so far
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// machine must have); repeatable [default: 127.0.0.1:2525]
     #[arg(long, short, value_name = "ADDRESS")]
     listen: Vec<Listen>,
-    /// Behave as this TOML file says [default: accept everything at once]
+    /// Behave as this TOML file specifies [default: accept everything at once]
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Store messages in this new or empty directory, in one Maildir for each recipient [default: discard them]

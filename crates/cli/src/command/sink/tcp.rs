@@ -7,7 +7,7 @@ use landau_mail::sink::{Listen, Sink};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  landau sink tcp                                  discard what comes to 127.0.0.1:9009
+  landau sink tcp                                  discard what arrives at 127.0.0.1:9009
   landau sink tcp --echo --latency 20ms            send it back 20 ms later
   landau sink tcp --reset 64KiB:0.1                reset a tenth of the connections after 64 KiB")]
 pub(crate) struct Args {

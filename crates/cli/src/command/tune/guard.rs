@@ -71,7 +71,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<u8> {
     }
     let complaints: Vec<String> = restored.iter().filter_map(Restored::complaint).collect();
     let count = restored.len() - complaints.len();
-    status::tell(&format!("landau: the trial was killed; {count} settings of the host are as before it"));
+    let have = if count == 1 { "setting of the host has its value" } else { "settings of the host have their values" };
+    status::tell(&format!("landau: the trial was killed; {count} {have} from before the trial"));
     for complaint in &complaints {
         status::tell(&format!("landau: {complaint}; landau tune restore --force restores it"));
     }

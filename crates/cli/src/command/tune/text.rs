@@ -46,7 +46,7 @@ fn changed(text: &mut String, change: &Change) {
     // Writing to a string cannot fail.
     let _ = writeln!(text, "  {}  {} → {}", change.name, change.now, change.new);
     let tried = match change.tried {
-        Place::Namespace => Some("in a network namespace, without a change to the host"),
+        Place::Namespace => Some("in a network namespace, without changing the host"),
         Place::Host => Some("on the host only (--on-host, as root)"),
         Place::Nowhere => None,
     };
@@ -85,14 +85,14 @@ pub(super) fn answer(answer: &Answer) -> String {
         answer.attribution.iter().for_each(|one| text.push_str(&bullet(&format!("{}.", one.text))));
     }
     if !answer.complete {
-        text.push_str("\nNot all passes are done: the trial was interrupted, or passes failed.\n");
+        text.push_str("\nNot all passes completed: the trial was interrupted, or passes failed.\n");
     }
     if answer.not_restored.is_empty() {
-        text.push_str("\nEvery setting is as before the trial.\n");
+        text.push_str("\nEvery setting has its value from before the trial.\n");
     } else {
         text.push_str("\nNot restored:\n");
         answer.not_restored.iter().for_each(|one| text.push_str(&bullet(one)));
-        text.push_str("landau tune restore --force restores it.\n");
+        text.push_str("landau tune restore --force restores all of them.\n");
     }
     if let Some(page) = &answer.page {
         let _ = writeln!(text, "report: {page}");
@@ -124,7 +124,7 @@ pub(super) fn kept(kept: &[Kept], is_dry: bool) -> String {
         });
     }
     if kept.is_empty() {
-        text.push_str("the profile has nothing to keep\n");
+        text.push_str("the profile contains no setting to keep\n");
     }
     text
 }
@@ -138,7 +138,7 @@ pub(super) fn status(status: &Status, all: bool) -> String {
     for row in shown {
         let mark = if row.differs == Some(true) { "≠" } else { " " };
         let _ = writeln!(text, "{mark} {} is {}", row.name, row.now.as_deref().unwrap_or_default());
-        let kernel = row.kernel_default.unwrap_or("computed from the memory, or not known");
+        let kernel = row.kernel_default.unwrap_or("computed from the memory size, or unknown");
         labelled(&mut text, "kernel", kernel);
         for (label, source) in [("package", &row.distribution), ("admin", &row.administrator)] {
             let Some(source) = source else { continue };

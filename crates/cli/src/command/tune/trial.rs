@@ -24,7 +24,7 @@ use std::path::PathBuf;
   landau tune try idle -- run connect --passes 9
   landau tune try own.toml --ablate --json -- run architecture --set architecture.n=300
   landau tune try files --on-host -- run files        as root
-  landau tune try empty -- run connect                no change: how often would one be claimed?
+  landau tune try empty -- run connect                no change: how many false differences?
 
 Exit status: 0 if the trial ended and the host is restored, 1 if the trial was interrupted, a pass
 failed or a setting that someone else changed was kept, 2 if the trial could not run.")]
@@ -32,13 +32,14 @@ pub(super) struct Args {
     /// Name of a profile, or a file
     #[arg(value_name = "PROFILE")]
     profile: String,
-    /// Measure each setting alone, and the profile without it, to say which one has the effect
+    /// Measure each setting alone, and the profile without it, to find which one has the effect
     #[arg(long)]
     ablate: bool,
-    /// Set what cannot be tried in a network namespace on this host, and restore it at the end; needs root
+    /// Also set, on this host, the settings that a network namespace does not have, and restore them at the end; needs
+    /// root
     #[arg(long)]
     on_host: bool,
-    /// Set the rest on this host too, to measure in its own network: for a server that runs already
+    /// Set all settings on this host and measure in its network, for a server that is already running
     #[arg(long, requires = "on_host")]
     host_network: bool,
     #[command(flatten)]
@@ -157,7 +158,7 @@ impl Scope {
                     continue;
                 }
                 (Place::Nowhere, _) => change.obstacle.clone().unwrap_or_default(),
-                (_, false) => "it belongs to the host; --on-host tries it there, as root".to_owned(),
+                (_, false) => "it is a setting of the whole host; --on-host tries it there, as root".to_owned(),
                 // In a namespace these files do not exist or are read-only.
                 (_, true) if has_namespace && change.name.starts_with("net.") => {
                     "it cannot be set from the network namespace of this trial; --on-host --host-network tries all \
@@ -187,7 +188,7 @@ impl Scope {
         Some(match self.left_out.first() {
             Some(first) => format!("{}: {}", first.name, first.why),
             None if plan.present.is_empty() => "none of the profile's settings can be read here".to_owned(),
-            None => "every setting of the profile that this host has is already set as the profile asks".to_owned(),
+            None => "every setting of the profile that this host has already has the profile's value".to_owned(),
         })
     }
 
