@@ -40,7 +40,7 @@ pub(crate) fn write_hostile(folder: &Path) -> Result<()> {
     let bodies: Vec<String> = bodies()?.into_iter().map(named).collect();
     let place = folder.join("<img src=hit onerror='hit=1'>");
     std::fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
-    std::fs::write(place.join("none.ndjson"), MARKUP).context("write a file that is no record")?;
+    std::fs::write(place.join("none.ndjson"), MARKUP).context("write a file that is not a record")?;
     std::fs::write(place.join("x.ndjson"), record(&bodies, "2026-11-25T00:00:00Z", 1)?)
         .context("write a hostile record")
 }
@@ -59,7 +59,7 @@ fn record(bodies: &[String], started: &str, seed: usize) -> Result<String> {
     let mut header: serde_json::Value = serde_json::from_str(head).context("parse the header")?;
     (header["started"], header["seed"]) = (started.into(), seed.into());
     // The kind must remain the first member, which a map with sorted members does not guarantee.
-    let mut members = header.as_object().cloned().context("the header is no object")?;
+    let mut members = header.as_object().cloned().context("the header is not an object")?;
     let kind = members.remove("kind").context("the header has no kind")?;
     let mut body = format!("{{\"kind\":{kind}");
     for (name, value) in &members {

@@ -58,13 +58,13 @@ impl Client {
     /// Debian system.
     pub(crate) fn new(folder: &Path) -> Result<Self> {
         if let Some(name) = ["apt-get", "apt-cache", "dpkg-deb"].iter().find(|name| program::find(name).is_none()) {
-            bail!("there is no `{name}`: this is no Debian");
+            bail!("`{name}` is missing: this chore needs a Debian system");
         }
         for part in ["state/lists/partial", "cache/archives/partial", "packages"] {
             fs::create_dir_all(folder.join(part)).with_context(|| format!("make {}", folder.join(part).display()))?;
         }
         let client = Self { folder: folder.to_owned() };
-        client.apt("apt-get").args(["--quiet=2", "update"]).run().context("ask Debian's mirrors what there is")?;
+        client.apt("apt-get").args(["--quiet=2", "update"]).run().context("update the package lists")?;
         Ok(client)
     }
 

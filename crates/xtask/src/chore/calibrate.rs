@@ -312,7 +312,7 @@ fn misses(table: &[(&'static str, Tally)], excused: &Excused) -> Vec<String> {
         }
     }
     if all.turned > all.mended + excused.turned {
-        found.push(format!("with more passes {} verdicts turn wrong, and {} are mended", all.turned, all.mended));
+        found.push(format!("with more passes {} verdicts become wrong, and {} become correct", all.turned, all.mended));
     }
     let coverage = 100.0 * all.coverage();
     if all.growths > 0 && !(COVERAGE.0..=COVERAGE.1).contains(&coverage) {

@@ -194,7 +194,7 @@ impl Running {
         if self.busy_ns < limit_ns {
             return Ok(None);
         }
-        self.child.kill().context("end a fuzz target")?;
+        self.child.kill().context("kill a fuzz target")?;
         self.child.wait().context("wait for a fuzz target")?;
         Ok(Some(Ended::InTime))
     }

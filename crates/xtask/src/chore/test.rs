@@ -54,7 +54,7 @@ const NEEDS: [Need; 19] = [
     },
     Need {
         package: "iproute2",
-        purpose: "mail in networks of its own",
+        purpose: "mail in separate network namespaces",
         is_installed: || program::find_for_root("ip").is_some(),
     },
     Need {

@@ -75,7 +75,10 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     let flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"];
     Program::new("cc").args(flags).arg(&twins).arg(&source).run()?;
     pin(&[CLIENT_PROCESSOR.parse()?]).context("pin the client")?;
-    println!("server's processor time of a reply in us, {CONNECTIONS} connections, median of {} rounds", words.rounds);
+    println!(
+        "processor time of the server per reply in µs, {CONNECTIONS} connections, median of {} rounds",
+        words.rounds
+    );
     let mut is_good = true;
     for (name, rival, replies) in PAIRS {
         if rival == Rival::Nginx && program::find("nginx").is_none() {

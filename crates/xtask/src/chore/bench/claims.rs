@@ -12,7 +12,7 @@ use std::time::Instant;
 /// Arguments of `bench claims`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
-    /// How often the claims are measured
+    /// Measure the claims this many times
     #[arg(long, default_value_t = 50)]
     runs: u32,
     /// Check with this program instead of building the one of the tree

@@ -150,7 +150,7 @@ impl Bench {
             }
         };
         if outcome.survivors > 0 {
-            outcome.faults.push(format!("{} processes were left", outcome.survivors));
+            outcome.faults.push(format!("{} processes were left over", outcome.survivors));
         }
         println!("{number:4} {:7.2}{row}", delay.as_secs_f64());
         // Records with errors are kept until the chore ends. Keeping all records would fill the disk.

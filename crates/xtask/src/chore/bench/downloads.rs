@@ -28,7 +28,7 @@ pub(crate) struct Words {
     /// Measure this many rounds
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// Measure under these congestion controls, each in a network namespace of its own
+    /// Measure under these congestion controls, each in a separate network namespace
     #[arg(long, value_delimiter = ',', default_value = "bbr,cubic")]
     congestion: Vec<String>,
     /// Measure in the network namespace of this process
@@ -67,7 +67,7 @@ fn in_namespace(congestion: &str, rounds: usize) -> Result<bool> {
 }
 
 fn measure(words: &Words) -> Result<bool> {
-    let folder = tempfile::tempdir().context("make a folder")?;
+    let folder = tempfile::tempdir().context("create a directory")?;
     let root = rivals::site(folder.path())?;
     let servers = rivals::start(folder.path(), &root, Accept::Deferred)?;
     let servers: Vec<&Server> = servers.iter().filter(|server| server.name != "bare").collect();
@@ -173,7 +173,7 @@ fn download(port: u16, times: u32) -> Result<()> {
         let mut left = LARGE_BYTES - begun;
         while left > 0 {
             let got = landau_sys::stream::discard(&stream, left)?;
-            ensure!(got > 0, "the connection ended with {left} bytes to come");
+            ensure!(got > 0, "the connection ended with {left} bytes missing");
             left -= got;
         }
     }

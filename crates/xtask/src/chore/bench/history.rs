@@ -90,7 +90,7 @@ fn timed_collection(words: &Words) -> Result<bool> {
     let expected = format!("{} records", words.records);
     ensure!(text.starts_with(&expected), "expected {expected}: {}", text.lines().next().unwrap_or_default());
     let (draw_s, _) = timed(&["--draw", "cost"])?;
-    let indexed = verdict("making the index", index_s, "s", INDEX_S, index_s <= INDEX_S);
+    let indexed = verdict("building the index", index_s, "s", INDEX_S, index_s <= INDEX_S);
     let listed = verdict("listing from the index", list_s, "s", LIST_S, list_s <= LIST_S);
     println!("     drawing the costs of every curve: {draw_s:.2} s");
     Ok(indexed && listed)

@@ -37,9 +37,9 @@ pub(crate) enum Bench {
     Claims(claims::Words),
     /// Kill runs at random times, and check the loss, leftover processes and resumption
     Crash(crash::Words),
-    /// Compare the processor time of a download of 100 MB with that of those servers, by congestion control
+    /// Compare the CPU time of a download of 100 MB from `landau serve` and other servers, by congestion control
     Downloads(downloads::Words),
-    /// Keep thousands of mixed clients at `landau serve` for half an hour, under half the memory that they would like
+    /// Connect thousands of mixed clients to `landau serve` for half an hour, with half the memory that they would use
     Endurance(endurance::Words),
     /// Compare the calls of the benchmark `files` with those of a bare loop in C and of `fs_mark`
     Files(files::Words),
@@ -47,12 +47,13 @@ pub(crate) enum Bench {
     History(history::Words),
     /// Compare the CPU time per request and connection of `landau serve`, a bare loop, nginx, lighttpd and h2o
     Serve(serve::Words),
-    /// Compare the CPU time per request of `landau load` and wrk, with each of those servers
+    /// Compare the CPU time per request of `landau load` and wrk, with each server of `bench serve`
     Load(load::Words),
     /// Compare the CPU time of a message of `landau mail` and smtp-source, deliver through the queues of Postfix, Exim
     /// and OpenSMTPD, and repeat the run of the 2001 study
     Mail(mail::Words),
-    /// Measure the messages a second through `landau mail --relay`, with and without a sync before each acknowledgement
+    /// Measure the messages per second through `landau mail --relay`, with and without a sync before each
+    /// acknowledgement
     Relay(relay::Words),
     /// Test `landau serve` with too many clients, slow clients, and more clients than descriptors
     Stampede(stampede::Words),

@@ -85,7 +85,7 @@ struct Reached {
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
     let landau = words.landau.clone().map_or_else(workspace::landau, Ok)?;
-    let folder = tempfile::tempdir_in(workspace::target()?).context("make a folder")?;
+    let folder = tempfile::tempdir_in(workspace::target()?).context("create a directory")?;
     let message = folder.path().join("message.eml");
     let text = format!("Subject: benchmark\n\n{}", format!("{}\n", "x".repeat(70)).repeat(28));
     std::fs::write(&message, text).context("write the message")?;

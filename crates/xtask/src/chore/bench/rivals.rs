@@ -183,9 +183,9 @@ impl Server {
     fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) -> Result<()> {
         let began = Instant::now();
         while !is_ready(self) {
-            let ended = self.child.try_wait().context("look at a server")?;
+            let ended = self.child.try_wait().context("poll a server")?;
             let is_late = began.elapsed() > Duration::from_secs(10);
-            ensure!(ended.is_none() && !is_late, "{} does not serve: {ended:?}", self.name);
+            ensure!(ended.is_none() && !is_late, "{} does not answer: {ended:?}", self.name);
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())

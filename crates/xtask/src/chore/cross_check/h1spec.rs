@@ -42,8 +42,9 @@ pub(super) fn score(folder: &Path, port: u16) -> Result<Score> {
 
 /// Parses the cases, between `testCases` and the end of that array.
 fn cases(text: &str) -> Result<Vec<Case>> {
-    let list = text.split_once("const testCases").and_then(|(_, rest)| rest.split_once("\n];")).context("no cases")?.0;
-    let cases: Vec<Case> = list.split("request: ").skip(1).map(case).collect::<Option<_>>().context("a case")?;
+    let list =
+        text.split_once("const testCases").and_then(|(_, rest)| rest.split_once("\n];")).context("found no cases")?.0;
+    let cases: Vec<Case> = list.split("request: ").skip(1).map(case).collect::<Option<_>>().context("parse a case")?;
     ensure!(cases.len() > 30, "only {} cases", cases.len());
     Ok(cases)
 }

@@ -15,7 +15,7 @@ pub(super) fn score(program: &Path, port: u16, is_tls: bool) -> Result<Score> {
     let output = command.output().with_context(|| format!("start {}", program.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let passed =
-        passed(&text).with_context(|| format!("h2spec says no result: {text}{}", output.stderr.escape_ascii()))?;
+        passed(&text).with_context(|| format!("h2spec printed no result: {text}{}", output.stderr.escape_ascii()))?;
     ensure!(passed > 0, "h2spec passed nothing: {text}");
     Ok(Score { passed, failed: failed(&text) })
 }

@@ -43,7 +43,7 @@ struct Score {
 const PORT: u16 = 18_095;
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
-    let folder = tempfile::tempdir().context("make a folder")?;
+    let folder = tempfile::tempdir().context("create a directory")?;
     let root = clients::site(folder.path())?;
     let landau = workspace::landau()?.display().to_string();
     let (address, socket) = (format!("127.0.0.1:{PORT}"), format!("unix:{}", folder.path().join("s").display()));

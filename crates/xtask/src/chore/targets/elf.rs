@@ -75,8 +75,8 @@ impl fmt::Display for Identity {
 
 /// Returns the identity of an x86-64 program. Inconsistent information is an error.
 pub(super) fn identity(bytes: &[u8]) -> Result<Identity> {
-    let header = FileHeader64::<Endianness>::parse(bytes).context("this is no 64-bit ELF file")?;
-    let endian = header.endian().context("the header names no byte order")?;
+    let header = FileHeader64::<Endianness>::parse(bytes).context("not a 64-bit ELF file")?;
+    let endian = header.endian().context("the header specifies no byte order")?;
     let machine = header.e_machine(endian);
     if machine != EM_X86_64 {
         bail!("the header names machine {}, not x86-64", machine.0);
@@ -94,8 +94,8 @@ pub(super) fn identity(bytes: &[u8]) -> Result<Identity> {
             }
         }
     }
-    let (system, version) = found.ok_or_else(|| anyhow!("no note names FreeBSD, NetBSD or OpenBSD"))?;
-    let interpreter = interpreter.ok_or_else(|| anyhow!("it names no interpreter"))?;
+    let (system, version) = found.ok_or_else(|| anyhow!("no note identifies FreeBSD, NetBSD or OpenBSD"))?;
+    let interpreter = interpreter.ok_or_else(|| anyhow!("it specifies no interpreter"))?;
     if !system.interpreters().contains(&interpreter.as_str()) {
         bail!("the note says {}, but the interpreter is {interpreter}", system.name());
     }
@@ -109,7 +109,7 @@ pub(super) fn identity(bytes: &[u8]) -> Result<Identity> {
 
 fn number(description: &[u8], endian: Endianness) -> Result<u32> {
     let (number, _) =
-        object::pod::from_bytes::<U32<Endianness>>(description).map_err(|()| anyhow!("the note holds no number"))?;
+        object::pod::from_bytes::<U32<Endianness>>(description).map_err(|()| anyhow!("the note contains no number"))?;
     Ok(number.get(endian))
 }
 

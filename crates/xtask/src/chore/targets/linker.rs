@@ -17,7 +17,7 @@ pub(crate) struct Words {
     zig: PathBuf,
     /// The target, as zig names it
     target: String,
-    /// What rustc says to a C compiler
+    /// Arguments that rustc passes to a C compiler
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
@@ -72,7 +72,7 @@ impl Linker {
     /// Creates a script that rustc can call as the linker for a target. It consists of one line, which calls this
     /// program.
     pub(super) fn script(&self, target: &str) -> Result<PathBuf> {
-        let name = zig_name(target).with_context(|| format!("{target} names no system"))?;
+        let name = zig_name(target).with_context(|| format!("the target {target} contains no system"))?;
         let path = self.folder.join(format!("linker-{name}"));
         let text = format!("#!/bin/sh\nexec {} link {} {name} \"$@\"\n", quoted(&self.own), quoted(&self.zig));
         write_script(&path, &text)?;
@@ -100,11 +100,11 @@ fn fetch(home: &Path) -> Result<()> {
     let pip = |words: &[&str]| Program::new("python3").args(["-m", "pip"]).args(words);
     if !pip(&["--version"]).output().is_ok_and(|(status, ..)| status.success()) {
         bail!(
-            "linking needs zig, which comes by pip, and there is no `python3 -m pip`; install it \
+            "linking needs zig, which pip installs, but `python3 -m pip` does not run; install it \
              (Debian: apt-get install python3-pip), or check only: cargo xtask targets --check-only"
         );
     }
-    println!("fetching zig by pip into {}", home.display());
+    println!("fetching zig with pip into {}", home.display());
     let part = home.with_extension("part");
     if part.exists() {
         fs::remove_dir_all(&part).with_context(|| format!("remove {}", part.display()))?;

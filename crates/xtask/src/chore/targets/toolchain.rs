@@ -81,16 +81,16 @@ fn libraries(folder: &Path) -> Result<OsString> {
             paths.push(entry.path());
         }
     }
-    std::env::join_paths(paths).context("a folder's name holds a colon")
+    std::env::join_paths(paths).context("the name of a directory contains a colon")
 }
 
 /// Fetches the newest family of packages that is recent enough for this workspace.
 fn fetch(folder: &Path, home: &Path) -> Result<()> {
     let apt = folder.join("apt");
-    println!("fetching a Rust toolchain with its source by apt-get into {}", folder.display());
+    println!("fetching a Rust toolchain and its source with apt-get into {}", folder.display());
     let client = Client::new(&apt).context(
-        "no Debian packages; give the toolchain in use the standard library's source instead (rustup component add \
-         rust-src), and this chore will use it",
+        "cannot use Debian packages; install the standard library's source for the toolchain in use instead (rustup \
+         component add rust-src); this chore then uses it",
     )?;
     let mut families: Vec<_> = FAMILIES
         .iter()
@@ -107,8 +107,8 @@ fn fetch(folder: &Path, home: &Path) -> Result<()> {
     let needed = env!("CARGO_PKG_RUST_VERSION");
     let Some((release, family)) = families.last().filter(|(release, _)| *release >= numbers(needed)) else {
         bail!(
-            "the host's Debian has no Rust {needed} or later with its source (packages {}); give the toolchain in \
-             use its source instead: rustup component add rust-src",
+            "the host's Debian has no Rust {needed} or later with its source (packages {}); install the source for the \
+             toolchain in use instead: rustup component add rust-src",
             FAMILIES.map(|family| family.join(", ")).join("; or ")
         );
     };

@@ -108,9 +108,9 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     (
         "crates/host/src/",
         &["fs::write", "File::create", "OpenOptions", "fs::create_dir", "Command", "limits::raise"],
-        "whoever examines a host does not change it",
+        "code that examines the host must not change it",
     ),
-    ("crates/wire/src/", &["Instant", "SystemTime::now"], "a message means the same at any time"),
+    ("crates/wire/src/", &["Instant", "SystemTime::now"], "parsing a message does not depend on the time"),
 ];
 
 /// Files of the engine that may contain a benchmark's name, with reasons.

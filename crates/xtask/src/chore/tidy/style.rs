@@ -12,8 +12,8 @@ const COLUMNS: usize = 120;
 /// Crates with separate lint settings, with reasons.
 const OWN_LINTS: &[(&str, &str)] = &[
     ("crates/sys/Cargo.toml", "it is the crate for `unsafe`"),
-    ("crates/mail/fuzz/Cargo.toml", "it is a workspace of its own, built by cargo-fuzz"),
-    ("crates/wire/fuzz/Cargo.toml", "it is a workspace of its own, built by cargo-fuzz"),
+    ("crates/mail/fuzz/Cargo.toml", "it is a separate workspace, built by cargo-fuzz"),
+    ("crates/wire/fuzz/Cargo.toml", "it is a separate workspace, built by cargo-fuzz"),
 ];
 
 /// Words that mark unfinished work, split so that this file does not contain them.
@@ -51,7 +51,7 @@ fn unfinished(File { path, text }: &File) -> Findings {
 fn of_source(File { path, text }: &File) -> Findings {
     let mut findings = Findings::new();
     if !text.starts_with("//!") {
-        findings.push(format!("{path}:1: does not open with `//!`: what the file is and why it exists"));
+        findings.push(format!("{path}:1: does not begin with `//!`: state what the file is and why it exists"));
     }
     for (index, line) in text.lines().enumerate().filter(|(_, line)| line.chars().count() > COLUMNS) {
         findings.push(format!("{path}:{}: {} columns; the limit is {COLUMNS}", index + 1, line.chars().count()));

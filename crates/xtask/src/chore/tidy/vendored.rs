@@ -17,7 +17,7 @@ pub(crate) fn check(files: &[File]) -> Result<Findings> {
             let bytes = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
             let found = checksum(&bytes);
             if found != *sum {
-                findings.push(format!("{folder}{name}: its checksum is {found}, its README says {sum}"));
+                findings.push(format!("{folder}{name}: its checksum is {found}, its README states {sum}"));
             }
         }
         let others = files.iter().filter_map(|file| file.path.strip_prefix(folder)).filter(|name| *name != "README.md");

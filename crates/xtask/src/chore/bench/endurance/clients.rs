@@ -170,7 +170,7 @@ impl Site {
             Ok(answer) => {
                 let name = FILES[file].0;
                 Outcome::Lost(format!(
-                    "{name}: status {}, {} bytes that are not the file",
+                    "{name}: status {}, {} bytes that differ from the file",
                     answer.status,
                     answer.body.len()
                 ))

@@ -93,7 +93,7 @@ impl Running {
         let mut running = Self { child };
         let began = Instant::now();
         while running.sample().is_err() {
-            ensure!(running.is_alive()? && began.elapsed() < Duration::from_secs(20), "the server does not serve");
+            ensure!(running.is_alive()? && began.elapsed() < Duration::from_secs(20), "the server does not answer");
             std::thread::sleep(Duration::from_millis(50));
         }
         // Fills the cache and the table of open files of each worker.
@@ -104,7 +104,7 @@ impl Running {
     }
 
     fn is_alive(&mut self) -> Result<bool> {
-        Ok(self.child.try_wait().context("look at the server")?.is_none())
+        Ok(self.child.try_wait().context("poll the server")?.is_none())
     }
 
     fn sample(&self) -> Result<Sample> {
@@ -116,9 +116,10 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     ensure!(words.minutes > 0.0 && words.clients > 0, "--minutes and --clients must be more than 0");
     landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).context("raise the limit on descriptors")?;
     let landau = workspace::landau()?;
-    let folder = tempfile::tempdir().context("make a folder")?;
+    let folder = tempfile::tempdir().context("create a directory")?;
     // The server's user must be able to enter the directory.
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).context("open the folder to others")?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))
+        .context("make the directory accessible to others")?;
     let site = Arc::new(Site::make(folder.path())?);
     let mut free = Running::start(&landau, &site, None)?;
     let at_rest = free.sample()?;
@@ -127,7 +128,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     println!("without a limit, {} s: the server holds at most {:.1} MB for the clients", FREE.as_secs(), mb(liked));
     let kinds = &SHARES[..words.clients.min(SHARES.len())];
     let mut is_good = judge_answers(&tally, kinds);
-    is_good &= report(tally.refused() == 0, &format!("{} answers were refused or dropped", tally.refused()));
+    is_good &= report(tally.refused() == 0, &format!("{} responses were refused or dropped", tally.refused()));
     drop(free);
     let limits = Limits { data_bytes: at_rest.data_bytes + liked, held_bytes: liked / 2 };
     println!(
@@ -143,7 +144,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     std::thread::sleep(FORGET);
     ensure!(limited.is_alive()?, "the server has ended");
     let end = limited.sample()?;
-    site.visit_all().context("ask the server once more")?;
+    site.visit_all().context("send requests to the server again")?;
     is_good &= judge_answers(&tally, kinds);
     Ok(judge(&samples, begin, end) && is_good)
 }
@@ -178,7 +179,11 @@ fn attend(
         tally.add(&client.join().map_err(|_| anyhow::anyhow!("a client panicked"))?);
     }
     sampled?;
-    println!("{:.1} of two processors' seconds a second: server {:.2}", samples.total_share(), samples.server_share());
+    println!(
+        "processor seconds per second: {:.1} of 2, {:.2} of them of the server",
+        samples.total_share(),
+        samples.server_share()
+    );
     Ok((samples, tally))
 }
 
@@ -191,16 +196,16 @@ fn report(is_good: bool, what: &str) -> bool {
 /// Judges the responses that clients of these kinds received, independently of the server's limits.
 fn judge_answers(tally: &Tally, kinds: &[Kind]) -> bool {
     tally.print();
-    let is_whole = report(tally.lost() == 0, &format!("{} answers were lost or wrong", tally.lost()));
+    let is_whole = report(tally.lost() == 0, &format!("{} responses were lost or wrong", tally.lost()));
     let unanswered = tally.without_answers(kinds);
     let is_for_all = unanswered.is_empty();
-    is_whole & (is_for_all || report(false, &format!("no whole answer at all: {}", unanswered.join(", "))))
+    is_whole & (is_for_all || report(false, &format!("no complete response: {}", unanswered.join(", "))))
 }
 
 /// Judges the memory and the descriptors of the limited server.
 fn judge(samples: &Samples, begin: Sample, end: Sample) -> bool {
     let limits = (end.refused - begin.refused, samples.peak(|sample| sample.held_bytes));
-    let words = format!("the limit was met: {} refused, at most {:.1} MB held", limits.0, mb(limits.1));
+    let words = format!("the memory limit was reached: {} refused, at most {:.1} MB held", limits.0, mb(limits.1));
     let mut is_good = report(limits.0 > 0, &words);
     if let Some(trend) = samples.trend(|sample| sample.resident_bytes) {
         let words = format!(
@@ -219,12 +224,12 @@ fn judge(samples: &Samples, begin: Sample, end: Sample) -> bool {
         is_good &= report(false, "too few samples to judge the memory");
     }
     println!(
-        "     resident {:.2} MB before the clients came and {:.2} MB after they left",
+        "     resident {:.2} MB before the clients connected and {:.2} MB after they disconnected",
         mb(begin.resident_bytes),
         mb(end.resident_bytes)
     );
     let words = format!(
-        "{} descriptors before, at most {} meanwhile, {} after; {} connections open after",
+        "descriptors: {} before, at most {} during the run, {} after; {} connections still open",
         begin.descriptors,
         samples.peak(|sample| sample.descriptors),
         end.descriptors,

@@ -122,7 +122,7 @@ impl Tally {
                 println!("     {name:34} {hostile:8} attempts");
                 continue;
             }
-            println!("     {name:34} {whole:8} whole {refused:7} refused {dropped:5} not taken {lost:5} lost");
+            println!("     {name:34} {whole:8} complete {refused:7} refused {dropped:5} not read {lost:5} lost");
         }
         for Loss { at, kind, why } in &self.losses {
             println!("     lost at {:6.1} s by {}: {why}", at.as_secs_f64(), kind.name());

@@ -114,7 +114,7 @@ fn pass_on(bench: &Bench, process: u32, port: u16, mut sink: Sink, messages: u64
     let output = command.arg("--ledger").arg(bench.ledger("engines")).stdin(Stdio::null()).output();
     let output = output.context("start landau mail")?;
     if !output.status.success() {
-        bail!("the server did not take all messages: {}", String::from_utf8_lossy(&output.stdout));
+        bail!("the server did not accept all messages: {}", String::from_utf8_lossy(&output.stdout));
     }
     loop {
         let arrived = sink.count("messages")?;

@@ -63,7 +63,7 @@ impl Bench {
 }
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
-    let folder = tempfile::tempdir_in(workspace::target()?).context("make a folder")?;
+    let folder = tempfile::tempdir_in(workspace::target()?).context("create a directory")?;
     let message = folder.path().join("message.eml");
     std::fs::write(&message, text()).context("write the message")?;
     let bench = Bench { landau: workspace::landau()?, folder, servers: mail_servers::prepare(), message };
@@ -76,7 +76,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
             "senders" => senders::run(&bench, words.rounds, words.messages)?,
             "engines" => engines::run(&bench, words.queue_rounds, words.messages)?,
             "study" => study::run(&bench)?,
-            other => anyhow::bail!("--parts {other}: write senders, engines or study"),
+            other => anyhow::bail!("--parts {other}: use senders, engines or study"),
         };
     }
     Ok(is_good)

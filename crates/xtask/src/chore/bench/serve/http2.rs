@@ -47,13 +47,13 @@ fn requested_us(server: &Server, is_tls: bool, file: &str, arguments: &[&str], s
     let spent = server.processor_ns()? - before;
     let text = String::from_utf8_lossy(&output.stdout);
     let protocol = if is_tls { "Application protocol: h2\n" } else { "Application protocol: h2c\n" };
-    ensure!(text.contains(protocol), "{} does not speak HTTP/2: {text}", server.name);
+    ensure!(text.contains(protocol), "{} does not use HTTP/2: {text}", server.name);
     let count = |what: &str| {
         let line = text.lines().find(|line| line.starts_with("requests: "))?;
         let part = line.split([':', ',']).find(|part| part.ends_with(what))?;
         part.split_whitespace().next()?.parse::<u64>().ok()
     };
-    let requests = count("succeeded").context("h2load says nothing")?;
+    let requests = count("succeeded").context("h2load printed no result")?;
     let is_clean = requests > 0 && count("failed") == Some(0) && count("errored") == Some(0);
     ensure!(is_clean, "{}: {text}{}", server.name, output.stderr.escape_ascii());
     Ok(spent as f64 / 1000.0 / requests as f64)

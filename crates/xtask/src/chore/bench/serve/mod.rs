@@ -67,7 +67,7 @@ pub(crate) struct Words {
 }
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
-    let folder = tempfile::tempdir().context("make a folder")?;
+    let folder = tempfile::tempdir().context("create a directory")?;
     let root = rivals::site(folder.path())?;
     let mut is_good = true;
     for part in &words.parts {
@@ -82,7 +82,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
                 drop(servers);
                 is_small & http2::memory(folder.path(), &root)?
             }
-            other => anyhow::bail!("--parts {other}: write requests, http2 or memory"),
+            other => anyhow::bail!("--parts {other}: use requests, http2 or memory"),
         };
     }
     Ok(is_good)
@@ -165,8 +165,9 @@ fn requested_us(server: &Server, file: &str, arguments: &[&str], seconds: u32) -
     let spent = server.processor_ns()? - before;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(!text.contains("Non-2xx"), "{}: {text}", server.name);
-    let line = text.lines().find(|line| line.contains("requests in")).context("wrk says nothing")?;
-    let requests: u64 = line.split_whitespace().next().unwrap_or_default().parse().context("wrk's requests")?;
+    let line = text.lines().find(|line| line.contains("requests in")).context("wrk printed no result")?;
+    let requests: u64 =
+        line.split_whitespace().next().unwrap_or_default().parse().context("parse wrk's number of requests")?;
     Ok(spent as f64 / 1000.0 / requests as f64)
 }
 

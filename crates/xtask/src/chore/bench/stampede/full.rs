@@ -49,7 +49,7 @@ pub(super) fn full(server: &Server) -> Result<bool> {
     let shortages = shortages()? - before;
     let (use_percent, most_percent) = (share * 100.0, USE * 100.0);
     let (took_ms, most_ms) = (took.as_secs_f64() * 1e3, RECOVERY.as_millis());
-    let words = format!("{at_first} of {limit} descriptors were taken; accepting paused {shortages} times");
+    let words = format!("{at_first} of {limit} descriptors were in use; accepting paused {shortages} times");
     let mut is_good = said(&words, is_full && shortages > 0);
     let words = format!("processor use while the table is full: {use_percent:.2}% (at most {most_percent:.0}%)");
     is_good &= said(&words, share <= USE);
