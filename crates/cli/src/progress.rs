@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The progress of `landau run`.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// Whether failures and skipped cases are printed if standard error is not a terminal.
+    /// Whether nothing is printed: neither a bar nor lines about failures and skipped cases.
     quiet: bool,
     /// The adaptive round and the number of unresolved curves, printed after the case's name.
     round: String,

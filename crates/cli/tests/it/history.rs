@@ -188,7 +188,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     all
 }
 
-/// Adds one valid record, hostile records and hostile files to `runs`.
+/// Adds hostile records and hostile files to the valid record in `runs`.
 fn fill(room: &Room) {
     let file = |name: &str| room.file("runs").join(name);
     std::fs::write(file("hostile.ndjson"), hostile()).unwrap();

@@ -97,7 +97,7 @@ fn an_unwritable_place_is_an_error_before_measuring() {
     assert!(!room.file("r").exists(), "the run was begun");
 }
 
-/// The file system is a tmpfs of 1 MiB, which root mounts in a namespace.
+/// The file system is a tmpfs of 2 MiB, which root mounts in a namespace.
 #[test]
 fn too_little_disk_space_is_an_error_before_measuring() {
     if !is_root() {
