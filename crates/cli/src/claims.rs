@@ -42,7 +42,7 @@ fn resolved_subject(subject: &Subject) -> anyhow::Result<Subject> {
             Word::Setting { name, value } => settings.insert(name, value),
         };
         if let Some(before) = before {
-            bail!("`{subject}` has both `{before}` and `{text}`; leave out one of them");
+            bail!("`{subject}` has both `{before}` and `{text}`; omit one of them");
         }
     }
     let settings = settings.iter().map(|(name, value)| format!("{name}={value}"));

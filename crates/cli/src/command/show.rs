@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "json")]
     all: bool,
     /// Print for each curve of one record its growth per doubling, its cost at ten times n, the growth of its 99th
-    /// percentile, and where the uncertainty comes from
+    /// percentile, and the source of the uncertainty
     #[arg(long, conflicts_with = "json")]
     details: bool,
     /// Print only the articles about the earlier studies that one record replays (`landau run --study then`)

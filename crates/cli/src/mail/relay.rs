@@ -45,7 +45,7 @@ pub(crate) struct RelayArgs {
     #[arg(long, value_name = "N", default_value_t = 1000, requires = "relay")]
     #[arg(value_parser = clap::value_parser!(u16).range(100..))]
     recipients_limit: u16,
-    /// Accept mail from NETWORK besides this host and private networks (repeatable)
+    /// Accept mail from NETWORK in addition to this host and private networks (repeatable)
     #[arg(long, value_name = "NETWORK", requires = "relay")]
     accept_from: Vec<Prefix>,
     /// Give up on a message that could not be delivered for this long
