@@ -1,4 +1,4 @@
--- The median cost of bind(), pass by pass, in buckets of n that double: the cliff, without Landau.
+-- Prints the median cost of bind() by pass, in buckets of n that double. The medians show the cliff.
 --
 -- duckdb -cmd "SET VARIABLE record = 'FILE.landau.ndjson'" -f docs/queries/bind_medians.sql
 
@@ -12,7 +12,7 @@ WITH lines AS (
         }
     )
 ),
--- A pass counts if it ran to its end; an interrupted one is repeated.
+-- Only completed passes count; Landau repeats an interrupted pass.
 completed AS (
     SELECT begun.pass, cases.label
     FROM lines AS begun

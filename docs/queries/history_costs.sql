@@ -1,4 +1,4 @@
--- The cost of each curve at its point nearest to n = 1,000, by kernel: the index of a collection, without Landau.
+-- Prints the cost of each curve at its point nearest to n = 1,000, by kernel, from the index of a collection.
 --
 -- sqlite3 -box DIR/.landau-history.sqlite < docs/queries/history_costs.sql
 -- duckdb -cmd "ATTACH 'DIR/.landau-history.sqlite' AS history (TYPE sqlite); USE history" -f docs/queries/history_costs.sql

@@ -1,4 +1,4 @@
-"""Which law each curve follows, by kernel: the index of a collection, without Landau.
+"""Prints which law each curve follows, by kernel, from the index of a collection.
 
 python3 docs/queries/history_laws.py DIR/.landau-history.sqlite
 """

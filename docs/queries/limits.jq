@@ -1,4 +1,4 @@
-# The limits that ended a curve: in how many passes, at which n, by which call, and how to raise them.
+# Prints the limits that ended a curve: in how many passes, at which n, by which call, and how to raise them.
 #
 # jq -rsf docs/queries/limits.jq FILE.landau.ndjson
 

@@ -1,12 +1,12 @@
 """Updates the command output in the documents.
 
-A document asks for it with a comment before a code block:
+A comment before a code block names the command:
 
     <!-- output of: jq -rsf docs/queries/limits.jq docs/records/sample.landau.ndjson -->
 
-Run it from the root of the repository. It runs each command and replaces the block that follows; with --check it only
-names the blocks that differ. It names and skips a command whose program is not installed. Such blocks hold what is
-computed from a record, never timings of the machine at hand.
+Run this script from the root of the repository. It runs each command and replaces the block that follows. With --check
+it only lists the blocks that differ. It skips a command whose program is not installed, and says so. Such blocks
+contain results computed from a record, never timings of the current machine.
 
 python3 docs/queries/outputs.py [--check] [DOCUMENT…]
 """
