@@ -1,5 +1,5 @@
-# Exim in the foreground, at 127.0.0.1:$PORT. It stores mail for everybody in the Maildir /var/mailboxes/all, or with
-# RELAY=PORT sends all mail on to 127.0.0.1:RELAY.
+# Runs Exim in the foreground on 127.0.0.1:$PORT. It stores all mail in the Maildir /var/mailboxes/all. If RELAY is set,
+# it relays all mail to 127.0.0.1:$RELAY instead.
 getent group Debian-exim >/dev/null || groupadd --system Debian-exim
 getent passwd Debian-exim >/dev/null ||
     useradd --system --gid Debian-exim --home-dir /var/spool/exim4 --shell /usr/sbin/nologin Debian-exim

@@ -1,5 +1,6 @@
-# OpenSMTPD in the foreground, at 127.0.0.1:$PORT. It stores mail for everybody in the Maildir /var/mailboxes/all, or
-# with RELAY=PORT sends all mail on to 127.0.0.1:RELAY. With /shared/key.pem and /shared/cert.pem it offers STARTTLS.
+# Runs OpenSMTPD in the foreground on 127.0.0.1:$PORT. It stores all mail in the Maildir /var/mailboxes/all. If RELAY is
+# set, it relays all mail to 127.0.0.1:$RELAY instead. If /shared/key.pem exists, it offers STARTTLS with this key and
+# /shared/cert.pem.
 getent group opensmtpd >/dev/null || groupadd --system opensmtpd
 getent group opensmtpq >/dev/null || groupadd --system opensmtpq
 getent passwd opensmtpd >/dev/null ||

@@ -1,6 +1,6 @@
-# Postfix in the foreground, at 127.0.0.1:$PORT, by the name $NAME. It stores mail for everybody in the Maildir
-# /var/mailboxes/all, or with RELAY=PORT sends all mail on to 127.0.0.1:RELAY. With /shared/key.pem and /shared/cert.pem
-# it offers STARTTLS.
+# Runs Postfix in the foreground on 127.0.0.1:$PORT, with the host name $NAME. It stores all mail in the Maildir
+# /var/mailboxes/all. If RELAY is set, it relays all mail to 127.0.0.1:$RELAY instead. If /shared/key.pem exists, it
+# offers STARTTLS with this key and /shared/cert.pem.
 getent group postfix >/dev/null || groupadd --system postfix
 getent group postdrop >/dev/null || groupadd --system postdrop
 getent passwd postfix >/dev/null ||
@@ -23,7 +23,7 @@ mynetworks = 127.0.0.0/8
 alias_maps =
 maillog_file = /dev/stdout
 smtpd_recipient_restrictions = permit_mynetworks, reject
-# The test is one client with many connections.
+# One client opens many connections in the tests.
 smtpd_client_connection_count_limit = 0
 END
 if [ -n "${RELAY:-}" ]; then
@@ -51,7 +51,7 @@ smtpd_tls_cert_file = /shared/cert.pem
 smtpd_tls_loglevel = 1
 END
 fi
-# Without a chroot of its own, which would lack the resolver's files.
+# Disable Postfix's chroot, which would lack the resolver's files.
 sed -e "s/^smtp      inet/127.0.0.1:$PORT inet/" /usr/share/postfix/master.cf.dist |
     awk '!/^[#[:space:]]/ && NF >= 8 { $5 = "n" } { print }' > /etc/postfix/master.cf
 exec postfix start-fg

@@ -1,11 +1,12 @@
 #!/bin/sh
-# private.sh PACKAGES SCRIPT SHARED: runs SCRIPT as root of a file system of its own. The files below PACKAGES, unpacked
-# Debian packages, lie over the host's; what is written is forgotten at the end, except below SHARED/mailboxes and
-# SHARED/spool, which are /var/mailboxes and /var/spool there. SHARED is also visible as /shared.
+# private.sh PACKAGES SCRIPT SHARED: runs SCRIPT as root in a private root file system. This is an overlay of PACKAGES,
+# which contains unpacked Debian packages, on the host's files. Writes are discarded at the end, except those to
+# /shared, /var/mailboxes and /var/spool, which are SHARED, SHARED/mailboxes and SHARED/spool.
 #
-# Started by: unshare --mount --pid --fork --kill-child sh private.sh ...
-# so that this shell is process 1 and dies with `unshare`, and everything else with it. It does not become the server:
-# the kernel forgets to kill a process with its parent once that has changed its user.
+# Start it with: unshare --mount --pid --fork --kill-child sh private.sh ...
+# This shell is then process 1 of the namespace. The kernel kills it when `unshare` ends, and with it every process of
+# the namespace. The shell does not exec the server, because the kernel clears a process's parent-death signal when the
+# process changes its user.
 set -eu
 packages=$1 script=$2 shared=$3
 mount --make-rprivate /
@@ -13,7 +14,7 @@ work=$shared/root
 mkdir -p "$work"
 mount -t tmpfs -o size=1g tmpfs "$work"
 mkdir "$work/upper" "$work/work" "$work/root"
-# A layer of an overlay must not be below another one.
+# A layer of an overlay must not be inside another layer.
 cp -a "$packages" "$work/packages"
 cp "$script" "$work/script"
 mount -t overlay overlay -o "lowerdir=$work/packages:/,upperdir=$work/upper,workdir=$work/work" "$work/root"

@@ -1,8 +1,9 @@
-//! A mail server of Debian's, started from its unpacked package without installing it.
+//! A Debian mail server, started from its unpacked package without installing it.
 //!
-//! Debian's mail servers exclude each other, and installing one starts it. So each runs in a mount namespace where the
-//! directory of its package lies over the host's files ([`private.sh`](private.sh)), which needs root. Compiled into
-//! `xtask`, which measures the servers, and into the tests of `landau`, which deliver to them.
+//! Debian's mail server packages conflict with each other, and installing one starts it. So each server runs in a mount
+//! namespace where the directory of its package is overlaid on the host's files ([`private.sh`](private.sh)). This
+//! needs root. The file is compiled into `xtask`, which measures the servers, and into the tests of `landau`, which
+//! deliver to them.
 
 use anyhow::{Context, Result, bail, ensure};
 use landau_sys::process::{OwnedChild, effective_user};
@@ -13,19 +14,18 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// The scripts that start servers, and a key and a certificate for them.
+/// The directory of the scripts that start servers, with a key and a certificate for them.
 pub(crate) const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/mail");
 
-/// How long a server may take to accept connections.
+/// The maximum time until a server accepts connections.
 const START: Duration = Duration::from_secs(300);
 
-/// The ports for servers: the system gives none of them to those who ask for any.
+/// The ports for servers, outside the ephemeral range.
 const PORTS: std::ops::Range<u16> = 20_000..29_000;
 
-/// A running server. Dropping it kills `unshare`, which kills the first process of the namespace, and with it all
-/// others.
+/// A running server. Dropping this value kills `unshare`; the kernel then kills all processes of the namespace.
 pub(crate) struct MailServer {
-    /// `unshare`, of which all processes of the server descend.
+    /// The process `unshare`, the ancestor of all processes of the server.
     pub(crate) child: OwnedChild,
     /// The port on 127.0.0.1.
     pub(crate) port: u16,
@@ -33,8 +33,8 @@ pub(crate) struct MailServer {
 }
 
 impl MailServer {
-    /// Starts the server of a name from the directory with its package. It stores all mail in the Maildir
-    /// `mailboxes/all` below `shared`, or sends it on to the port `relay` of 127.0.0.1. Its queue is in `shared`, too.
+    /// Starts the named server from the directory with its package. It stores all mail in the Maildir `mailboxes/all`
+    /// below `shared`, or relays it to the port `relay` of 127.0.0.1. Its queue is in `shared`, too.
     pub(crate) fn start(packages: &Path, name: &str, shared: &Path, relay: Option<u16>) -> Result<Self> {
         fs::create_dir_all(shared).with_context(|| format!("make {}", shared.display()))?;
         let (port, log) = (free_port()?, shared.join("log"));
@@ -47,7 +47,7 @@ impl MailServer {
         let mut server = Self { child, port, log };
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = server.child.try_wait().context("look at a server")?;
+            let ended = server.child.try_wait().context("check the status of a server")?;
             if ended.is_some() || began.elapsed() > START {
                 bail!("{name} does not accept connections; it wrote:\n{}", server.log());
             }
@@ -56,13 +56,13 @@ impl MailServer {
         Ok(server)
     }
 
-    /// Returns what the server wrote.
+    /// Returns the server's output.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
 
-/// Returns why no server can run in a root of its own here: runs an empty script in one.
+/// Runs an empty script in a private root. Returns the reason if that fails, so that no server can run here.
 pub(crate) fn refusal(packages: &Path, shared: &Path) -> Result<Option<String>> {
     if effective_user() != 0 {
         return Ok(Some("a mount namespace needs root".to_owned()));
@@ -77,10 +77,10 @@ pub(crate) fn refusal(packages: &Path, shared: &Path) -> Result<Option<String>> 
     })
 }
 
-/// Returns a port that nobody listens at, on this address or on all: a server binds it seconds later.
+/// Returns a port without a listener on any IPv4 address. The server binds it seconds later.
 pub(crate) fn free_port() -> Result<u16> {
     static ASKED: AtomicU16 = AtomicU16::new(0);
-    // Another process that asks at the same time is given others.
+    // Concurrent processes start at different offsets, so that they get different ports.
     let offset = std::process::id().wrapping_mul(37);
     for _ in PORTS {
         let number = offset.wrapping_add(u32::from(ASKED.fetch_add(1, Ordering::Relaxed)));
@@ -92,7 +92,7 @@ pub(crate) fn free_port() -> Result<u16> {
     bail!("no port from {} to {} is free", PORTS.start, PORTS.end - 1)
 }
 
-/// Returns the command that runs a script in a root of its own.
+/// Returns the command that runs a script in a private root.
 fn private(packages: &Path, script: &Path, shared: &Path) -> Result<Command> {
     ensure!(packages.exists(), "{} is missing; cargo xtask test fetches it", packages.display());
     let mut command = Command::new("unshare");
