@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Measures what landau inspect costs a server: its processor time per request and the time of its responses, with and
-without, in random order.
+"""Measures the overhead of landau inspect on a server: the processor time per request and the response time, with and
+without inspect, in random order.
 
     tests/inspect/overhead.py LANDAU PORT PID ROUNDS [RATE [KINDS]]
 
-PID is the server's first process; that of its descendants counts, too. RATE is in requests per second, 4000 by default.
-KINDS are none and what is compared with it, none,proc,bpf,ptrace by default.
-Prints microseconds per request of each round, and the quantiles of the response time, then the median ratios over the
-rounds with their 95% intervals by the bootstrap; for ptrace also what inspect says itself.
+PID is the server's first process; the processor time of its descendants is included. RATE is in requests per second,
+4000 by default. KINDS are none, followed by the kinds of evidence to compare with it; none,proc,bpf,ptrace by default.
+
+For each round, prints the processor time per request and the quantiles of the response time, in microseconds. Then
+prints the median ratios over the rounds with their 95% bootstrap intervals. With ptrace, also prints the last line of
+evidence from inspect.
 """
 
 import json

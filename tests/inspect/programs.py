@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Inspects programs that others wrote, each under load, and compares the answers with what the programs are.
+"""Inspects third-party programs under load, and compares each answer with the program's known architecture.
 
     tests/inspect/programs.py [--landau PATH] [--only NAME,NAME] [--grades 1,2,3]
 
-A program that is not installed is skipped with its name. Every program listens on a loopback port of its own and is
-ended by its process group. The exit status is 1 if an answer is wrong; "cannot tell" is not wrong. Needs root for
-evidence of grade 2, and of grade 3 for programs of other users. Debian packages: nginx-light apache2 lighttpd h2o
-redis-server memcached haproxy openssh-server vsftpd postfix dovecot-imapd unbound openbsd-inetd mini-httpd stunnel4
-postgresql; from PyPI: gunicorn gevent uvicorn waitress; node, go and java.
+Prints the name of a program that is not installed, and skips it. Each program listens on a separate loopback port, and
+its process group is killed at the end. The exit status is 1 if an answer is wrong; "cannot tell" is not wrong. Evidence
+of grade 2 needs root, and so does evidence of grade 3 for programs of other users. Debian packages: nginx-light apache2
+lighttpd h2o redis-server memcached haproxy openssh-server vsftpd postfix dovecot-imapd unbound openbsd-inetd mini-httpd
+stunnel4 postgresql; from PyPI: gunicorn gevent uvicorn waitress; node, go and java.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def free_port():
 
 
 class Load:
-    """Connections that send a request every 100 to 300 ms; after `requests` of them they close and connect again."""
+    """Connections that send a request every 100 to 300 ms. After `requests` requests, each closes and reconnects."""
 
     def __init__(self, count, requests, text, has_banner=False, first=b""):
         self.count, self.requests, self.text, self.has_banner, self.first = count, requests, text, has_banner, first
@@ -87,7 +87,7 @@ SHORT = Load(60, 1, HTTP)
 
 
 class Room:
-    """A folder for a program, with what it needs."""
+    """A folder for a program, with its port and its files."""
 
     def __init__(self, folder):
         self.folder, self.port, self.user = folder, free_port(), "nobody"
@@ -322,7 +322,6 @@ def python(text, *words):
 def gunicorn(*words):
     def start(room):
         room.write("app.py", APP)
-        # `tmp` of the workers' signs of life.
         return [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{room.port}", "--backlog", "200", "--keep-alive", "5",
                 *words, "app:app"]
     return start
@@ -359,7 +358,7 @@ def plain(*words):
     return lambda room: [word.replace("PORT", str(room.port)).replace("ROOM", room.folder) for word in words]
 
 
-# Name, command, load, what it is (any of these is right), and the word that needs to be installed.
+# Name, command, load, and the architectures that are right.
 PROGRAMS = [
     ("nginx, 1 worker", nginx(1), WEB, {"event_loop"}),
     ("nginx, 2 workers", nginx(2), WEB, {"event_loop_processes"}),
@@ -413,7 +412,7 @@ def wait_for(port, child):
 
 
 def answers(load, port):
-    """Whether the program has replied to a request: one that listens may still be starting its workers."""
+    """Returns whether the program replies to a request. A program that listens may still be starting its workers."""
     for _ in range(20):
         if asyncio.run(load.reply(port)):
             return True
@@ -431,7 +430,7 @@ def end(child):
             child.wait(3)
         except subprocess.TimeoutExpired:
             continue
-    # Members of the group that the first one left behind.
+    # Kill the processes of the group that outlived the first one.
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -502,7 +501,7 @@ def main():
                         print("  ", grade, found["rule"], found.get("candidates"), *found.get("evidence", []), sep="\n      ")
                 if not wait_for(room.port, child):
                     wrong += 1
-                    row.append("WRONG: it ended")
+                    row.append("WRONG: it exited")
                 print(f"| {name} | `{'`, `'.join(sorted(right))}` | {' | '.join(row)} | {calls} |", flush=True)
             finally:
                 end(child)
