@@ -1,8 +1,8 @@
-//! A client of a web server that takes nothing on trust: HTTP/1.1 and HTTP/2 over any stream, and what exactly is
-//! missing where an answer is not whole.
+//! A strict client of a web server: HTTP/1.1 and HTTP/2 over any stream. If a response is incomplete, the client
+//! reports exactly what is missing.
 //!
-//! Compiled into `xtask`, which keeps thousands of clients at a server for half an hour, and into the tests of
-//! `landau`.
+//! The file is compiled into `xtask`, which runs thousands of clients against a server for half an hour, and into the
+//! tests of `landau`.
 
 use landau_wire::http2::frame::{self, Frame, HEADER_BYTES, Header};
 use landau_wire::http2::hpack::{Decoder, Encoder};
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// The window of a connection and of each stream: more than a connection receives before it is replaced.
+/// The flow-control window of a connection and of each stream: more bytes than a connection receives in its lifetime.
 const WINDOW: u32 = 1 << 30;
 
-/// The most that a client receives at once.
+/// The maximum number of bytes that a client receives at once.
 const PART_BYTES: usize = 16 << 10;
 
-/// An answer, whole.
+/// A complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -26,34 +26,34 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
 }
 
-/// Why there is no whole answer.
+/// Why there is no complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// The connection ended before the first byte of the answer.
+    /// The connection ended before the first byte of the response.
     Unanswered(String),
-    /// The connection ended within the answer.
+    /// The connection ended within the response.
     Cut(String),
-    /// Nothing came until the time-out of the stream.
+    /// The stream timed out without data.
     Silent,
-    /// The server said that it will not answer (HTTP/2).
+    /// The server refused the request (HTTP/2).
     Refused(Code),
-    /// What came is no answer.
+    /// The received bytes are not a valid response.
     Invalid(String),
 }
 
 impl fmt::Display for Lost {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unanswered(why) => write!(formatter, "no byte of an answer: {why}"),
-            Self::Cut(why) => write!(formatter, "a part of an answer: {why}"),
-            Self::Silent => write!(formatter, "nothing came in time"),
+            Self::Unanswered(why) => write!(formatter, "no response: {why}"),
+            Self::Cut(why) => write!(formatter, "an incomplete response: {why}"),
+            Self::Silent => write!(formatter, "timed out without data"),
             Self::Refused(code) => write!(formatter, "refused: {}", code.name()),
-            Self::Invalid(why) => write!(formatter, "no answer of HTTP: {why}"),
+            Self::Invalid(why) => write!(formatter, "an invalid response: {why}"),
         }
     }
 }
 
-/// Returns why a call failed, given whether a part of the answer had come.
+/// Returns why a call failed, given whether a part of the response was received.
 fn lost(error: &io::Error, is_begun: bool) -> Lost {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Lost::Silent,
@@ -62,7 +62,7 @@ fn lost(error: &io::Error, is_begun: bool) -> Lost {
     }
 }
 
-/// Receives more, and fails at the end of the stream.
+/// Receives more bytes. The end of the stream is an error.
 fn receive(stream: &mut impl Read, unread: &mut Vec<u8>) -> io::Result<()> {
     let mut buffer = [0; PART_BYTES];
     loop {
@@ -78,7 +78,7 @@ fn receive(stream: &mut impl Read, unread: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// A connection of HTTP/1.1.
+/// An HTTP/1.1 connection.
 #[derive(Debug)]
 pub(crate) struct Http1<S> {
     pub(crate) stream: S,
@@ -90,10 +90,10 @@ impl<S: Read + Write> Http1<S> {
         Self { stream, unread: Vec::new() }
     }
 
-    /// Sends a request and waits for its answer. `fields` is lines of the head.
+    /// Sends a request and waits for its response. `fields` are the lines of the header fields.
     pub(crate) fn get(&mut self, path: &str, fields: &str) -> Result<Answer, Lost> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
-        // A server that refuses the connection may have closed it. Its answer can be read nevertheless.
+        // A server that refuses the connection may have closed it. Its response can still be read.
         let sent = self.stream.write_all(request.as_bytes());
         match (self.answer(&mut || ()), sent) {
             (Err(Lost::Unanswered(_)), Err(error)) => Err(lost(&error, false)),
@@ -101,7 +101,7 @@ impl<S: Read + Write> Http1<S> {
         }
     }
 
-    /// Waits for the next answer; `pause` is called before more is received.
+    /// Waits for the next response. Calls `pause` before each receive of its body.
     pub(crate) fn answer(&mut self, pause: &mut dyn FnMut()) -> Result<Answer, Lost> {
         let end = loop {
             if let Some(at) = self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -137,7 +137,7 @@ impl<S: Read + Write> Http1<S> {
     }
 }
 
-/// A response of HTTP/2, as far as it has come.
+/// The received part of an HTTP/2 response.
 #[derive(Debug, Default)]
 struct Begun {
     status: Option<u16>,
@@ -159,13 +159,13 @@ impl Begun {
         }
         let status = self.status.ok_or_else(|| Lost::Invalid("a response without a status".to_owned()))?;
         if status != 304 && self.length.is_some_and(|length| length != self.body.len()) {
-            return Err(Lost::Invalid(format!("{} bytes, {:?} promised", self.body.len(), self.length)));
+            return Err(Lost::Invalid(format!("{} bytes instead of {:?}", self.body.len(), self.length)));
         }
         Ok(Answer { status, etag: self.etag, body: self.body })
     }
 }
 
-/// A connection of HTTP/2.
+/// An HTTP/2 connection.
 pub(crate) struct Http2<S> {
     pub(crate) stream: S,
     unread: Vec<u8>,
@@ -174,12 +174,12 @@ pub(crate) struct Http2<S> {
     next: u32,
     begun: BTreeMap<u32, Begun>,
     block: Vec<u8>,
-    /// The last stream that the server takes, and why it takes no more.
+    /// The last stream that the server accepts, and the error code, from its GOAWAY frame.
     end: Option<(u32, Code)>,
 }
 
 impl<S: Read + Write> Http2<S> {
-    /// Begins a connection.
+    /// Opens a connection: sends the preface, the settings and a window update.
     pub(crate) fn new(mut stream: S) -> io::Result<Self> {
         let mut out = PREFACE.to_vec();
         frame::write_settings(&[(Setting::EnablePush, 0), (Setting::InitialWindowSize, WINDOW)], &mut out);
@@ -190,7 +190,7 @@ impl<S: Read + Write> Http2<S> {
         Ok(Self { stream, unread, encoder, decoder, next: 1, begun, block, end: None })
     }
 
-    /// Sends requests for paths, each with fields, at once, and waits for all answers.
+    /// Sends requests for paths, each with its fields, at once. Waits for all responses.
     pub(crate) fn get(&mut self, requests: &[(&str, &[(&str, &str)])]) -> Vec<Result<Answer, Lost>> {
         let mut out = Vec::new();
         let first = self.next;
@@ -229,7 +229,7 @@ impl<S: Read + Write> Http2<S> {
         (first..self.next).step_by(2).map(&mut finish).collect()
     }
 
-    /// Receives a frame.
+    /// Receives and handles a frame.
     fn receive(&mut self) -> Result<(), Lost> {
         loop {
             if let Some(header) = Header::parse(&self.unread)

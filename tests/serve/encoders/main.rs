@@ -1,14 +1,14 @@
-//! Compresses files with the encoders that a server in Rust could use, and prints what is left of each file and how
-//! many bytes of it one thread compresses a second: the best of [`ROUNDS`], in turns.
+//! Compresses files with the encoders that a server in Rust could use. Prints the compressed size relative to the file,
+//! and the throughput of one thread, which is the best of [`ROUNDS`]. The encoders take turns.
 
 use std::error::Error;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// How often each encoder compresses each file.
+/// The number of times that each encoder compresses each file.
 const ROUNDS: usize = 5;
 
-/// A name, and what compresses.
+/// A name and a function that compresses.
 type Encoder = (&'static str, fn(&[u8]) -> Result<Vec<u8>, Box<dyn Error>>);
 
 const ENCODERS: [Encoder; 3] = [("gzip 6 (flate2)", gzip), ("zstd (ruzstd)", zstd), ("brotli 5 (brotli)", brotli)];
