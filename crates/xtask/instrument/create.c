@@ -1,9 +1,9 @@
 /* Creates, writes and closes files, with the calls of `landau run files` or with those of fs_mark.
  *
  * Usage: create PROCESSOR DIRECTORY COUNT SIZE landau|fs_mark. The directory is relative to the current one. With
- * `landau`: O_WRONLY|O_EXCL, sequential names below an open directory. With `fs_mark`: O_RDWR|O_TRUNC, a path of two
- * components, random names, and a mkdir before each file that is not timed. Names have 13 characters in both. Prints the
- * elapsed time of the three calls in nanoseconds per file, and leaves the files.
+ * `landau`: O_WRONLY|O_EXCL and sequential names below an open directory. With `fs_mark`: O_RDWR|O_TRUNC, a path of two
+ * components, random names, and an untimed mkdir before each file. Names have 13 characters in both cases. Prints the
+ * elapsed time of the three calls in nanoseconds per file. Does not remove the files.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

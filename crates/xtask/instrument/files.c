@@ -1,8 +1,8 @@
-/* Creates, writes, looks up, reads back and removes files in a bare loop, without timing single calls.
+/* Creates, writes, looks up, reads back and removes files in a plain loop, without timing single calls.
  *
  * Usage: files PROCESSOR DIRECTORY COUNT SIZE. The calls, their flags and their order are those of `landau run files`
- * with files.order=file, and so is the work between two files: a name is made, the content changes and is compared.
- * Prints the processor time of the calls of the first half (everything but the removal) in nanoseconds per file.
+ * with files.order=file. So is the work between two files: the program makes a name, and changes and compares the
+ * content. Prints the processor time of all calls except the removal, in nanoseconds per file.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* The plain program that `cargo xtask bench instrument` holds Landau against: it makes the same calls at the same sizes
- * and times each with a pair of clock_gettime, in the simplest loop that does so. Nothing of Landau is in it.
+/* The plain program that `cargo xtask bench instrument` compares with Landau. It makes the same calls at the same sizes
+ * and times each with a pair of clock_gettime, in the simplest loop that does so. It contains no code of Landau.
  *
  *   instrument PROCESSOR FOLDER getppid N | socket N | bind N | mmap N
  *
@@ -35,8 +35,9 @@ static inline uint64_t now(void) {
   return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* Memory for the samples: touched and, where that is allowed, locked before the first call. It is a mapping of its own,
- * as Landau's is: a piece of the heap that is locked makes every later mmap 4% dearer (measured on Linux 6.18). */
+/* Allocates the memory for the samples. It is touched, and locked if that is allowed, before the first call. It is a
+ * separate mapping, as in Landau: locking a part of the heap makes every later mmap 4% more expensive (measured on
+ * Linux 6.18). */
 static void prepare(long n) {
   for (int lane = 0; lane < 2; lane++) {
     size_t bytes = (size_t)n * sizeof *samples[lane];
@@ -82,7 +83,7 @@ static void time_socket(long n, int binds) {
   else print("socket", 0, n);
 }
 
-/* A file whose pages are in the cache because they were just written, each beginning with a byte of its own. */
+/* Creates a file whose pages are in the page cache. The first byte of each page depends on the page's index. */
 static int file_in(const char *folder, long page) {
   char path[4096];
   snprintf(path, sizeof path, "%s/instrument-file", folder);

@@ -1,8 +1,9 @@
-/* Plain servers that answer each connection of 127.0.0.1 with "450 too busy" and close it: the twins of the
- * architectures of landau.
+/* Plain servers that answer each connection to 127.0.0.1 with "450 too busy" and close it: the counterparts of Landau's
+ * architectures.
  *
- * Usage: servers exec|fork|prefork|thread|thread-pool|event-loop. Prints the port. Each is written as a book on network
- * programming would, without bounds on what it starts. `servers reply` is the program that `exec` executes.
+ * Usage: servers exec|fork|prefork|thread|thread-pool|event-loop. Prints the port. Each server is written as in a
+ * textbook on network programming, without a limit on the processes or threads that it starts. `servers reply` is the
+ * program that `exec` executes.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -36,7 +37,7 @@ static void check(int is_good, const char *call)
 
 static void answer(int connection)
 {
-    /* A client that is gone is no error of the server. */
+    /* A disconnected client is not an error of the server. */
     ssize_t sent = send(connection, REPLY, strlen(REPLY), MSG_NOSIGNAL);
     (void)sent;
     close(connection);
