@@ -1,5 +1,5 @@
 "use strict";
-// A field above each table that shows only the rows that contain every word.
+// Adds a field above each table, which shows only the rows that contain every word.
 for (const table of document.querySelectorAll("table[data-filter]")) {
   const field = document.createElement("input");
   field.type = "search";

@@ -1,8 +1,7 @@
-// The data of a chart, or a table of the page, as a file of comma-separated values. Nothing leaves the page: a click makes
-// the file.
+// Saves the data of a chart, or a table of the page, as a CSV file. The page makes the file on a click, offline.
 function quoted(value) {
   let text = String(value ?? "");
-  // A spreadsheet evaluates such a text as a formula, and a record may come from a stranger.
+  // A spreadsheet evaluates such a text as a formula, and a record may come from an untrusted source.
   if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
@@ -10,7 +9,7 @@ const csv = (rows) => `${rows.map((cells) => cells.map(quoted).join(",")).join("
 const costUnit = isCounted ? "instructions" : "ns";
 const exact = (value) => (value === null || value === undefined ? "" : Number(value.toPrecision(6)));
 
-// Curves: a line for each column and pass, with the law at that column, which belongs to no single pass.
+// Curves: a row for each column and pass. It includes the law at that column, which is the same for all passes.
 function curveRows({ spans, groups }) {
   const rows = [["curve", "n_first", "n_last", "pass", `median_${costUnit}`, `min_${costUnit}`, `max_${costUnit}`, `law_${costUnit}`]];
   for (const { name, passes, law } of groups) {
@@ -22,7 +21,7 @@ function curveRows({ spans, groups }) {
   return rows;
 }
 
-// Single calls: a line for each cell of the density.
+// Single calls: a row for each cell of the density.
 function densityRows({ spans, density }) {
   const rows = [["n_first", "n_last", `from_${costUnit}`, `to_${costUnit}`, "calls"]];
   const edge = (row) => exact(density.floor * 10 ** (row / 12));

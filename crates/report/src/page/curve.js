@@ -1,4 +1,4 @@
-// The curve of every pass as a thin line, the law as a thick one.
+// Draws the curve of every pass as a thin line and the law as a thick one.
 const curveView = {
   height: 430,
   crosshair: false,
@@ -33,7 +33,7 @@ const curveView = {
       group.law.forEach(take);
       for (const pass of group.passes) {
         pass.median.forEach((value, i) => {
-          // The first calls pay for cold caches; on a linear axis they would flatten the rest.
+          // The first calls include cold caches; on a linear axis they would flatten the rest.
           if (frame.log.y || frame.data.x[i] >= 16 || last < 100) take(value);
         });
         if (frame.extremes) [pass.min, pass.max].forEach((row) => row.forEach(take));
@@ -42,7 +42,7 @@ const curveView = {
     if (frame.data.floor) take(frame.data.floor);
     if (!high) return [1, 10];
     if (!frame.log.y) return [0, high * 1.12];
-    // A flat cost must look flat: never less than a factor of ten from bottom to top.
+    // A flat cost must look flat, so the axis spans at least a factor of ten.
     const pad = Math.sqrt(Math.max(10 / (high / low), 1.9));
     return [low / pad, high * pad];
   },
@@ -126,7 +126,7 @@ const curveView = {
     return held[held.length >> 1];
   },
 
-  // Up and down as one closed loop: up along n, at the largest n over to the way down, back, and closed at the start.
+  // Up and down as one closed loop: along the way up to the largest n, then back along the way down to the start.
   loop(frame, plot, group) {
     const back = frame.data.groups[group.back];
     if (!back || frame.hidden.has(back.name) || frame.figure.classList.contains("small")) return;
@@ -147,7 +147,7 @@ const curveView = {
     ctx.globalAlpha = 1;
   },
 
-  // An arrow shows which way a curve is walked.
+  // Arrows show the direction of a curve.
   way(frame, plot, group) {
     if (!frame.data.groups.some((one) => one.is_down) || frame.data.groups.every((one) => one.is_down)) return;
     const { ctx } = plot;
@@ -167,7 +167,7 @@ const curveView = {
     }
   },
 
-  // Recurring outliers: a ring, or an arrow at the top edge if above the chart.
+  // Recurring outliers: a ring, or an arrow at the top edge if the outlier is above the chart.
   rings(frame, plot, group) {
     const { ctx, bbox } = plot;
     const r = 3 * devicePixelRatio;
@@ -189,7 +189,7 @@ const curveView = {
     }
   },
 
-  // Where a curve jumps or ends, without a label.
+  // A cliff or a limit without its label.
   stop(plot, { n, ns }, color) {
     const { ctx } = plot;
     ctx.fillStyle = color;

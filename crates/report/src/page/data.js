@@ -1,4 +1,4 @@
-// The data blocks behind the charts: unpacked once, decoded into costs, combined for a figure.
+// Unpacks the data blocks of the charts once, decodes them into costs, and combines them for a figure.
 const blocks = new Map();
 
 async function unpackBytes(id) {
@@ -12,7 +12,7 @@ async function unpackBlock(id) {
   return blocks.get(id);
 }
 
-// The encoding is described in data.rs: differences of logarithms; extremes relative to their median.
+// data.rs describes the encoding: differences of logarithms; extremes relative to their median.
 const finer = isCounted ? 100 : 1;
 const fine = 2000 * finer;
 const coarse = 1000 * finer;

@@ -1,4 +1,4 @@
-// Every single call of every pass: the darker a cell, the more calls cost that much there.
+// Draws the density of all single calls of all passes: a darker cell contains more calls.
 const densityView = {
   height: 300,
   crosshair: true,
@@ -53,7 +53,7 @@ const densityView = {
     this.rings(frame, plot, group);
   },
 
-  // Recurring outliers, the most expensive first, labelled with n where there is room.
+  // Recurring outliers, the most expensive first, labelled with n if there is room.
   rings(frame, plot, group) {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;

@@ -1,4 +1,4 @@
-// Number formats of the page's text: three digits, a unit, thousands separated.
+// Formats the numbers of the page: three digits, a unit, separated thousands.
 function digits(x) {
   const size = Math.abs(x);
   if (size >= 999.5) return count(x);
@@ -11,10 +11,10 @@ function count(x) {
   return Math.round(x).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-// A page is in time or in instructions, never both.
+// All costs of a page are times, or all are instructions.
 const isCounted = document.documentElement.dataset.unit === "instructions";
 
-// A cost with its unit; `tick` if the unit is shown elsewhere.
+// A cost with its unit. Use `tick` if the unit is shown elsewhere.
 function duration(cost) {
   return isCounted ? `${tick(cost)} instructions` : time(cost);
 }

@@ -153,7 +153,7 @@ class Frame {
     return Math.min(Math.max(0, ...this.names(place, 62).map(({ row }) => row + 1)), 4);
   }
 
-  // Draws the names above the chart, where no data is.
+  // Draws the names above the chart, outside the data.
   name(plot) {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
@@ -191,7 +191,7 @@ class Frame {
     this.figure.dataset.range = [...range.x, ...range.y].map((value) => value.toPrecision(6)).join(" ");
   }
 
-  // Zooms along n around the cursor, or else the middle.
+  // Zooms along n around the cursor, or around the middle without a cursor.
   zoom(factor) {
     const [to, from] = this.log.x ? [Math.log, Math.exp] : [(v) => v, (v) => v];
     const [low, high] = this.range.x.map(to);

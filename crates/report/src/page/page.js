@@ -1,4 +1,4 @@
-// Starts the page: draws charts shortly before they scroll into view, switches the theme, downloads, prints.
+// Starts the page: draws charts shortly before they scroll into view, and handles the theme, downloads and printing.
 const figures = [...document.querySelectorAll("figure.chart[data-kind]")];
 const views = { curve: curveView, density: densityView };
 
@@ -62,7 +62,7 @@ system.addEventListener("change", () => {
 });
 nameTheme();
 
-// Opens what a link leads into: the benchmark and the case.
+// Opens the benchmark and the case that contain the target of a link.
 function reveal() {
   const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;
@@ -71,7 +71,7 @@ function reveal() {
   target.querySelector("summary")?.focus({ preventScroll: true });
 }
 addEventListener("hashchange", reveal);
-// A second click on the same link changes no hash.
+// A second click on the same link does not change the hash.
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href^='#']");
   if (link && link.hash === location.hash) reveal();
@@ -86,7 +86,7 @@ unfold?.addEventListener("click", () => {
   unfold.textContent = isOpening ? "Close all" : "Open all";
 });
 
-// Print in light colours, with every chart drawn and everything open.
+// Prints in light colours, with all charts drawn and all details open.
 let before = null;
 addEventListener("beforeprint", () => {
   before = { theme: root.dataset.theme, folded: folded().filter((one) => !one.open) };

@@ -1,4 +1,4 @@
-// The points of a chart as a table, created when a reader opens it.
+// The points of a chart as a table, which is created when the reader opens it.
 function row(kind, cells) {
   return element("tr", {}, ...cells.map((text) => element(kind, { textContent: text })));
 }
@@ -38,7 +38,7 @@ for (const details of document.querySelectorAll("details.points")) {
     const figure = details.closest("figure");
     const place = element("div", { className: "scroll", tabIndex: 0 });
     place.setAttribute("role", "region");
-    // The names of regions differ, so that a list of them can be used.
+    // Region names must differ, so that screen readers can list them.
     place.setAttribute("aria-label", `${details.textContent.trim()} of ${figure.dataset.chart}, ${figure.querySelector("strong").textContent}`);
     details.append(place);
     await unpackFigure(figure);
