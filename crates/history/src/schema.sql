@@ -1,4 +1,4 @@
--- The index of a collection. Everything in it follows from the records; docs/history.md describes it.
+-- The index of a collection. It is computed from the records alone. docs/history.md describes it.
 CREATE TABLE record (
     record INTEGER PRIMARY KEY,
     path TEXT NOT NULL UNIQUE,
