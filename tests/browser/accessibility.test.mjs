@@ -1,7 +1,7 @@
-// Applies the rules of accessibility to a page of one record, at three widths, in light and dark.
+// Checks the accessibility rules on a page of one record, at three widths, in light and dark.
 //
-// These take as long as all other tests of that page, so they have a file of their own, which runs beside it. LANDAU_PAGE
-// names the page.
+// These tests take as long as all other tests of that page, so they are in a separate file, which runs in parallel.
+// LANDAU_PAGE is the path of the page.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { addressOf, broken, complaints, launch, ofColours, reader, requests, widths } from "./browser.mjs";
@@ -13,7 +13,7 @@ let browser;
 before(async () => { browser = await launch(); });
 after(() => browser?.close());
 
-// Dark differs from light in its colours only, and 2,560 pixels from 1,280 in none.
+// Dark differs from light only in its colours, and they are the same at 2,560 and 1,280 pixels.
 for (const [colorScheme, everyWidth, rules] of [["light", [390, 1280, 2560], undefined], ["dark", [390, 1280], ofColours]]) {
   for (const width of everyWidth) {
     test(`no accessibility rule is broken, ${width} pixels wide, ${colorScheme}`, async () => {

@@ -1,6 +1,6 @@
-// Chromium, what it complains about, and the rules of accessibility that a page breaks.
+// Starts Chromium, collects its warnings, errors and requests, and checks the accessibility rules on a page.
 //
-// CHROMIUM names the browser, Debian's if unset.
+// CHROMIUM is the path of the browser; the default is Debian's.
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -9,7 +9,7 @@ import { chromium } from "playwright-core";
 const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
   "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 
-// Whatever the console or the network said about the pages of this process.
+// The warnings and errors, and the network requests, of the pages of this process.
 export const complaints = [];
 export const requests = [];
 
@@ -17,7 +17,7 @@ export const launch = () => chromium.launch({ executablePath: process.env.CHROMI
 
 export const addressOf = (path) => pathToFileURL(resolve(path)).href;
 
-// A fresh reader in front of a page.
+// Opens a page in a new browser context.
 export async function visit(browser, where, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1300, height: 900 }, ...options });
   const page = await context.newPage();
@@ -32,17 +32,17 @@ export async function visit(browser, where, options = {}) {
   return page;
 }
 
-// The same in front of a record's page, once its scripts have run.
+// Opens the page of a record, and waits until its scripts have run.
 export async function reader(browser, where, options) {
   const page = await visit(browser, where, options);
   await page.waitForFunction(() => document.documentElement.dataset.ready);
   return page;
 }
 
-// The rules that a scheme of colours can break; they take two thirds of the time of all.
+// The rules that depend on colours. They take two thirds of the time of all rules.
 export const ofColours = ["color-contrast", "link-in-text-block"];
 
-// axe-core comes from npm. Without a list of rules, every rule of its default set is applied.
+// Returns the violations that axe-core (from npm) finds. Without a list of rules, it checks its default set.
 export async function broken(page, rules) {
   await page.evaluate(await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8"));
   const options = { resultTypes: ["violations"], ...(rules && { runOnly: { type: "rule", values: rules } }) };
@@ -50,5 +50,5 @@ export async function broken(page, rules) {
   return violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
 }
 
-// How wide the page is, and how wide the window.
+// The width of the page's content and that of the window.
 export const widths = (page) => page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);

@@ -1,4 +1,4 @@
-// Opens the report page of a delivery of `landau mail` in Chromium. LANDAU_DELIVERY names the page.
+// Opens the report page of a `landau mail` delivery in Chromium. LANDAU_DELIVERY is the path of the page.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { addressOf, broken, complaints, launch, requests, visit, widths } from "./browser.mjs";
@@ -10,7 +10,7 @@ let browser;
 before(async () => { browser = await launch(); });
 after(() => browser?.close());
 
-test("the page has both drawings, and every section says something", { skip }, async () => {
+test("the page has both drawings, and no section is empty", { skip }, async () => {
   const page = await visit(browser, delivery);
   const names = await page.locator("svg.drawing").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")));
   assert.deepEqual(names, ["recipients a second over time", "open connections over time"]);

@@ -1,11 +1,11 @@
-// Opens the site of a collection of `landau history --site` in Chromium, as files. LANDAU_SITE names its index.html.
+// Opens the site of a collection (`landau history --site`) in Chromium. LANDAU_SITE is the path of its index.html.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { addressOf, broken, complaints, launch, requests, visit, widths } from "./browser.mjs";
 
 const site = process.env.LANDAU_SITE && addressOf(process.env.LANDAU_SITE);
 const skip = !site;
-// A crowded machine is slow; what is reported is the time, what is asserted is that it is no hang.
+// A busy machine is slow. The test reports the time, and fails only above this limit.
 const GENEROUS_MS = 10_000;
 
 let browser;
@@ -15,9 +15,9 @@ after(() => browser?.close());
 // The addresses of the pages that the first table of a section links to.
 const links = (page, section) => page.locator(`#${section} tbody a`).evaluateAll((all) => [...new Set(all.map((one) => one.href))]);
 
-// A telephone is 390 pixels wide.
+// A phone is 390 pixels wide.
 for (const width of [390, 1280]) {
-  test(`the collection is there within two seconds, ${width} pixels wide, offline`, { skip }, async (t) => {
+  test(`the collection loads, ${width} pixels wide, offline`, { skip }, async (t) => {
     const page = await visit(browser, site, { viewport: { width, height: 844 }, offline: true });
     const [ready, bytes] = await page.evaluate(() => [performance.getEntriesByType("navigation")[0].loadEventEnd, document.documentElement.outerHTML.length]);
     const records = await page.locator("#records tbody tr").count();
@@ -27,7 +27,7 @@ for (const width of [390, 1280]) {
   });
 }
 
-test("what a record says is text", { skip }, async () => {
+test("the page shows values of a record as text", { skip }, async () => {
   const page = await visit(browser, site);
   const named = page.locator("a", { hasText: "<img src=hit" });
   const places = [site, ...await named.evaluateAll((all) => [...new Set(all.map((one) => one.href))])];
@@ -40,7 +40,7 @@ test("what a record says is text", { skip }, async () => {
   await page.context().close();
 });
 
-test("a word leaves the rows that contain it", { skip }, async () => {
+test("the filter shows the rows that contain every word", { skip }, async () => {
   const page = await visit(browser, site);
   const rows = page.locator("#curves tbody tr");
   const all = await rows.count();

@@ -1,7 +1,8 @@
-// Opens a page of Landau's in Chromium and uses it as a reader would: mouse, keyboard, telephone, dark, print, download.
+// Opens a page of Landau in Chromium and uses it as a reader would: mouse, keyboard, phone, dark, print, download.
 //
-// LANDAU_PAGE names the page, LANDAU_COMPARED one of two records, without which its tests are skipped. The page must be
-// of one record that lies inside it for the download to be checked; otherwise that part checks the link beside it.
+// LANDAU_PAGE is the path of a page of one record. LANDAU_COMPARED is that of a page of two records; if it is unset, its
+// tests are skipped. If the record is embedded in the page, the tests check its download. Otherwise they check the link
+// to it.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -12,7 +13,7 @@ import { addressOf, broken, complaints, launch, reader, requests, widths } from 
 
 const address = addressOf(process.env.LANDAU_PAGE ?? "landau.html");
 const compared = process.env.LANDAU_COMPARED && addressOf(process.env.LANDAU_COMPARED);
-// A crowded machine is slow; what is reported is the time, what is asserted is that it is no hang.
+// A busy machine is slow. The test reports the time, and fails only above this limit.
 const GENEROUS_MS = 10_000;
 
 let browser;
@@ -22,13 +23,13 @@ after(() => browser?.close());
 
 const visit = (options = {}, where = address) => reader(browser, where, options);
 
-// Opens the details of everything, as a reader who asks for all of them.
+// Opens all details with the button of the page.
 async function unfold(page) {
   const button = page.locator("#unfold");
   if (await button.innerText() === "Open all") await button.click();
 }
 
-// The first curve, drawn and in sight.
+// Scrolls to the first curve and waits until it is drawn.
 async function curve(page) {
   await unfold(page);
   const figure = page.locator("details.case figure.chart[data-kind=curve]").first();
@@ -42,10 +43,10 @@ async function overlay(figure) {
   return { at: (x, y) => [box.x + box.width * x, box.y + box.height * y] };
 }
 
-// The chart's pixels, to see that something changed; labels and lines are on one canvas.
+// The pixels of the chart, to detect changes. Labels and lines are on one canvas.
 const pixels = (figure) => figure.locator("canvas").evaluate((canvas) => canvas.toDataURL());
 
-test("the page is there within two seconds and draws its first chart", async (t) => {
+test("the page loads and draws its first chart", async (t) => {
   const page = await visit();
   const ready = Number(await page.evaluate(() => document.documentElement.dataset.ready));
   const figure = await curve(page);
@@ -58,7 +59,7 @@ test("the page is there within two seconds and draws its first chart", async (t)
     for (let i = 3; i < data.length; i += 4) if (data[i]) marked += 1;
     return marked / (data.length / 4);
   });
-  assert.ok(inked > 0.005, `only ${inked} of the chart is drawn on`);
+  assert.ok(inked > 0.005, `only ${inked} of the chart's pixels are drawn`);
   await page.context().close();
 });
 
@@ -138,7 +139,7 @@ test("the keyboard reads values and zooms", async () => {
   await page.context().close();
 });
 
-// Beyond the precision of a double the ticks of an axis never end. A tab that hangs answers no key, so there is a limit.
+// Beyond the precision of a double, an axis gets endless ticks and the tab hangs, so the test has a time limit.
 test("a chart zooms in and out only as far as its axes have ticks", { timeout: 120_000 }, async () => {
   const page = await visit();
   const figure = await curve(page);
@@ -151,14 +152,14 @@ test("a chart zooms in and out only as far as its axes have ticks", { timeout: 1
     await figure.locator(".plot").focus();
     await press("0", 1);
     const whole = await range();
-    // Around the last n, which is the farthest from the zero of a logarithmic axis.
+    // Zoom around the last n, where the precision of a double is exceeded first.
     await press("End", 1);
     for (const [key, times] of [["+", 80], ["-", 200]]) {
       await press(key, times);
       const [low, high] = await range();
       assert.ok(Number.isFinite(low) && Number.isFinite(high) && low <= high, `${key}: ${low} to ${high}`);
       await press("0", 1);
-      assert.deepEqual(await range(), whole, `${key}: the range did not come back`);
+      assert.deepEqual(await range(), whole, `${key}: the range was not restored`);
     }
   }
   await page.context().close();
@@ -204,7 +205,7 @@ test("print has every chart and no controls", async () => {
   }
   await page.emulateMedia({ media: null });
   const opened = await page.locator("details.case[open]").count();
-  // Printing opens every case for as long as it lasts.
+  // The page opens every case while it prints.
   await page.evaluate(() => addEventListener("beforeprint", () => {
     document.documentElement.dataset.closed = document.querySelectorAll("details.case:not([open]), details.benchmark:not([open])").length;
   }));
@@ -213,11 +214,11 @@ test("print has every chart and no controls", async () => {
   assert.equal(await page.locator("figure.chart[data-kind]:not([data-drawn])").count(), 0, "printing left charts out");
   assert.equal(await page.locator("details.case[open]").count(), opened, "printing left the details open");
   assert.equal(await page.evaluate(() => document.documentElement.dataset.closed), "0", "details were closed when printed");
-  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme ?? ""), "", "the theme did not come back");
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme ?? ""), "", "the theme was not restored");
   await page.context().close();
 });
 
-test("a telephone scrolls in one direction only", async () => {
+test("the page scrolls only vertically on a phone", async () => {
   const page = await visit({ viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true, deviceScaleFactor: 2 });
   const figure = await curve(page);
   const [needed, there] = await widths(page);
@@ -230,7 +231,7 @@ test("a telephone scrolls in one direction only", async () => {
   await page.context().close();
 });
 
-test("the record that is downloaded is the one whose checksum stands there", async () => {
+test("the downloaded record has the checksum that the page states", async () => {
   const page = await visit({ acceptDownloads: true });
   const stated = await page.locator("#sum-0").innerText();
   assert.match(stated, /^[0-9a-f]{64}$/);
@@ -253,17 +254,17 @@ test("the points of every chart unfold as a table", async () => {
   await unfold(page);
   const folded = page.locator("details.points");
   const first = folded.first();
-  // A chart above that is drawn just now moves the line away from a click.
+  // A chart that is drawn above at this moment moves the line away from the click.
   for (let tries = 0; tries < 5 && !await first.evaluate((details) => details.open); tries += 1) {
     await first.locator("summary").click();
   }
   assert.ok(await first.evaluate((details) => details.open), "a click unfolds nothing");
-  // The others without a click, which takes a second, and one by one: all tables together are 100,000 rows.
+  // Open the others one by one and without a click, which takes a second. All tables together have 100,000 rows.
   const faults = await folded.evaluateAll(async (all) => {
     const found = [];
     for (const details of all) {
       details.open = true;
-      // A chart of very few calls has no point, and says so.
+      // A chart of very few calls shows a message instead of points.
       const isFilled = () => details.querySelector("table tr td, .scroll > p");
       for (let tries = 0; tries < 500 && !isFilled(); tries += 1) {
         await new Promise((next) => { setTimeout(next, 10); });
@@ -293,14 +294,14 @@ test("headings are in order, charts have a label and a table", async () => {
   }).length);
   assert.equal(faults, 0);
   const ids = await page.evaluate(() => [...document.querySelectorAll("[id]")].map((one) => one.id));
-  assert.equal(new Set(ids).size, ids.length, "an id stands twice");
+  assert.equal(new Set(ids).size, ids.length, "an id is not unique");
   const dead = await page.evaluate(() => [...document.querySelectorAll("a[href^='#']")].filter((one) => !document.getElementById(one.hash.slice(1))).length);
-  assert.equal(dead, 0, "a link leads nowhere");
+  assert.equal(dead, 0, "a link has no target");
   assert.equal(await page.evaluate(() => document.documentElement.lang), "en");
   await page.context().close();
 });
 
-// How many findings there are, and how many lines each has, varies from run to run: 3,785 to 4,089 pixels in three.
+// The number of findings and of their lines varies between runs: 3,785 to 4,089 pixels in three runs.
 test("the answer comes first: findings and overview before the details, within 4,600 pixels", async (t) => {
   const page = await visit({ viewport: { width: 1280, height: 900 } });
   const top = await page.evaluate(() => document.querySelector("#details").getBoundingClientRect().top + scrollY);
@@ -339,7 +340,7 @@ test("the overview sorts, filters, and opens the details of a curve", async () =
   await page.context().close();
 });
 
-test("a chart's data is a file of comma-separated values", async () => {
+test("a chart's data can be saved as a CSV file", async () => {
   const page = await visit({ acceptDownloads: true });
   const figure = await curve(page);
   const [download] = await Promise.all([page.waitForEvent("download"), figure.getByRole("button", { name: "CSV" }).click()]);
@@ -350,8 +351,8 @@ test("a chart's data is a file of comma-separated values", async () => {
   await page.context().close();
 });
 
-test("no cell of a file becomes a formula or ends its line", async () => {
-  // A page with a table as a stranger's record may fill it.
+test("no cell of a CSV file becomes a formula or ends its line", async () => {
+  // A page with a table as a record from an untrusted source may fill it.
   const cells = ["=1+1", "+1", "-1", "@a", "&#9;a", "&#13;b", "c&#13;d", "a=b"].map((cell) => `<td>${cell}</td>`).join("");
   const table = `<table id="foreign"><tr>${cells}</tr></table><button type="button" class="csv" data-table="foreign">Foreign</button>`;
   const folder = await mkdtemp(join(tmpdir(), "landau-page-"));
@@ -365,7 +366,7 @@ test("no cell of a file becomes a formula or ends its line", async () => {
   await rm(folder, { recursive: true });
 });
 
-test("up and down are one loop, whose distance halfway is told", async () => {
+test("up and down are one loop, and the page states their ratio halfway", async () => {
   const page = await visit();
   await unfold(page);
   const looped = page.locator("details.case figure.chart[data-kind=curve]", { hasText: "in a loop" });
