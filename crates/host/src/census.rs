@@ -80,8 +80,8 @@ impl Census {
         (self.hidden > 0).then(|| Unread {
             what: "processes of other users".to_owned(),
             why: format!(
-                "/proc hides them (hidepid): {} tasks count by the total of /proc/loadavg, and programs of other \
-                 users are not seen; run landau doctor as root",
+                "/proc hides them (hidepid): their {} tasks are known only from the total in /proc/loadavg, and their \
+                 programs are not visible; run landau doctor as root",
                 grouped(self.hidden)
             ),
         })

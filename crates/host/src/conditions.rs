@@ -54,7 +54,7 @@ fn container(context: &Context) -> Option<Condition> {
     let paths = cgroup.lines().filter_map(|line| line.rsplit_once(':')).map(|(_, path)| path);
     let deepest = paths.max_by_key(|path| path.len()).unwrap_or("/").to_owned();
     let kinds = ["pid", "user", "cgroup"].into_iter().filter(|kind| context.is_in_first(kind) == Some(false));
-    let mut parts: Vec<String> = kinds.map(|kind| format!("{kind} namespace of its own")).collect();
+    let mut parts: Vec<String> = kinds.map(|kind| format!("separate {kind} namespace")).collect();
     let is_one = !parts.is_empty();
     // A container image that was booted as a machine has these files too.
     let marks = [("/.dockerenv", "Docker"), ("/run/.containerenv", "Podman")];
@@ -96,12 +96,11 @@ fn quota(context: &Context) -> Option<Condition> {
         quota as f64 / 1e3,
         period as f64 / 1e3
     );
-    let effect =
-        "once it is used up, all tasks of the group wait for the next period: that is in the tail of all times";
+    let effect = "once it is used up, all tasks of the group wait for the next period, which adds to tail latency";
     let command =
         if group.is_unified { group.command("cpu.max", "max") } else { group.command("cpu.cfs_quota_us", "-1") };
     let for_good = format!("CPUQuota= (empty: none) by `{}`", group.edit_command());
-    let remedy = Remedy::of(command, for_good, "the group may take the time of others");
+    let remedy = Remedy::of(command, for_good, "the group may take processor time from other groups");
     Some(Condition::bends("processor quota", value, effect, remedy))
 }
 
@@ -160,7 +159,7 @@ fn smt(context: &Context) -> Option<Condition> {
     let (is_on, control) = (control == "on", control.replace("notsupported", "not supported"));
     let effect =
         if is_on { "two threads share a core and slow each other down" } else { "each processor has its core" };
-    let risk = "half of the processors are gone, and with them some of the host's throughput";
+    let risk = "halves the number of processors and lowers the host's throughput";
     let remedy = Remedy::of(format!("echo off > /{CPU}/smt/control"), at_boot("nosmt"), risk);
     Some(Condition::when(is_on, "SMT", control, effect, remedy))
 }
@@ -231,7 +230,7 @@ fn aslr(context: &Context) -> Option<Condition> {
     let remedy = Remedy::of(
         "setarch -R PROGRAM # for one program",
         "leave it on; for one service, put setarch -R into its ExecStart=",
-        "who attacks the program can guess its addresses",
+        "an attacker can guess the program's addresses",
     );
     Some(Condition::when(mode > 0, "ASLR", mode.to_string(), effect, remedy))
 }
@@ -279,7 +278,7 @@ fn proactive_reclaim(context: &Context) -> Option<Condition> {
     };
     let threads: Vec<String> = root.names(DAMON).into_iter().filter(|name| name.parse::<u32>().is_ok()).collect();
     let found = threads.iter().find(|folder| is_reclaiming(folder));
-    let risk = "memory that is not in use stays taken";
+    let risk = "idle memory is not paged out";
     let (value, remedy) = if let Some(folder) = found {
         let for_good = "disable the service that sets DAMON up (such as damo)";
         ("DAMON", Remedy::of(format!("echo off > /{DAMON}/{folder}/state"), for_good, risk))
@@ -287,12 +286,12 @@ fn proactive_reclaim(context: &Context) -> Option<Condition> {
         let now = "echo N > /sys/module/damon_reclaim/parameters/enabled";
         ("DAMON_RECLAIM", Remedy::of(now, at_boot("damon_reclaim.enabled=N"), risk))
     } else if threads.iter().any(|folder| root.text(&format!("{DAMON}/{folder}/state")).is_none()) {
-        let effect = "DAMON is set up; only root can read whether it pages out what is not in use";
+        let effect = "DAMON is set up; only root can read whether it pages out idle memory";
         return Some(Condition::fine("proactive reclaim", "not known", effect));
     } else {
         return None;
     };
-    let effect = "pages not accessed lately leave the memory: their next access waits for the device";
+    let effect = "pages not accessed recently are paged out; their next access waits for the device";
     Some(Condition::bends("proactive reclaim", value, effect, remedy))
 }
 
@@ -327,15 +326,15 @@ fn durability(context: &Context) -> Option<Condition> {
         Condition::bends(
             "durability",
             value,
-            "files are in memory only: fsync() costs nothing and keeps nothing",
+            "files are in memory only: fsync() costs nothing and stores nothing",
             Remedy::default(),
         )
     } else if !found.is_empty() {
-        let effect = format!("{}: what fsync() wrote may be lost with the power", found.join(", "));
+        let effect = format!("{}: data written by fsync() may be lost in a power failure", found.join(", "));
         let remedy = Remedy::of(
             format!("mount -o remount,barrier {}", quoted(&point)),
             format!("without {} for {point} in /etc/fstab", found.join(", ")),
-            "what is synced waits for the device",
+            "each sync waits for the device",
         );
         // An overlay's option is fixed at mount time.
         let remedy = if found == ["volatile"] { Remedy { now: None, ..remedy } } else { remedy };
@@ -344,7 +343,7 @@ fn durability(context: &Context) -> Option<Condition> {
         let remedy = Remedy::of(
             format!("mount -o remount,async {}", quoted(&point)),
             format!("without sync for {point} in /etc/fstab"),
-            "what a program does not sync itself may be lost with the power",
+            "data that a program does not sync may be lost in a power failure",
         );
         Condition::bends("durability", value, "sync: each write waits for the device", remedy)
     } else {
@@ -365,18 +364,18 @@ fn leftovers(context: &Context) -> Option<Condition> {
     parts.extend(own.iter().cloned());
     parts.extend(context.killed_trial.map(|profile| format!("a killed trial of the profile {profile}")));
     let effect = if context.killed_trial.is_some() {
-        "landau tune has set what its profile says and did not restore it"
+        "landau tune applied its profile and did not restore the settings"
     } else if waiting > 100 {
         "they hold ports: bind() and connect() search longer; they end within 60 s"
     } else if own.is_empty() {
-        "nothing that bends a curve"
+        "nothing that distorts a curve"
     } else {
-        "directories of runs that go on or were killed"
+        "directories of runs that are in progress or were killed"
     };
     let remedy = context.killed_trial.map(|_| Remedy {
         now: Some("landau tune restore".to_owned()),
         for_good: None,
-        risk: Some("a value that somebody else has changed since is kept, and named".to_owned()),
+        risk: Some("a value that another process has changed since is kept and reported".to_owned()),
     });
     let bends = waiting > 100 || !own.is_empty() || remedy.is_some();
     Some(Condition::when(bends, "leftovers", parts.join(", "), effect, remedy.unwrap_or_default()))
@@ -389,13 +388,13 @@ fn tuners(context: &Context) -> Option<Condition> {
     let is_running = |name: &&&str| context.census.programs.contains_key(&name[..name.len().min(15)]);
     let found: Vec<&str> = known.iter().filter(is_running).copied().collect();
     Some(if found.is_empty() {
-        Condition::fine("tuners", "none running", "nothing changes settings meanwhile")
+        Condition::fine("tuners", "none running", "no program changes settings during a run")
     } else {
         let names = found.join(" ");
         let remedy = Remedy::of(
             format!("systemctl stop {names}"),
             format!("systemctl disable --now {names}"),
-            "what they have set may stay as it is, and nothing adapts it to the load",
+            "their settings may remain, and are no longer adapted to the load",
         );
         Condition::bends("tuners", found.join(", "), "settings may change while something is measured", remedy)
     })
@@ -408,6 +407,10 @@ fn load(context: &Context) -> Option<Condition> {
     let swap = field(&memory, "SwapTotal").zip(field(&memory, "SwapFree")).map_or(0, |(all, free)| all - free);
     let is_loaded = load > 0.5 || swap > 0;
     let value = format!("{load:.2} over the last minute{}", if swap > 0 { ", swap in use" } else { "" });
-    let effect = if is_loaded { "other programs run: times are theirs too" } else { "hardly anything else runs" };
+    let effect = if is_loaded {
+        "other programs are running and affect the measured times"
+    } else {
+        "hardly anything else is running"
+    };
     Some(Condition::when(is_loaded, "load", value, effect, Remedy::default()))
 }

@@ -50,7 +50,7 @@ pub fn measure(free: u64) -> Result<Measured, String> {
     let (bytes, source) = after.since(&before).ok_or("neither /proc/slabinfo nor /proc/meminfo can be read")?;
     let bytes_each = bytes / (2 * count);
     if bytes_each < LEAST_BYTES {
-        return Err(format!("{source} shows only {bytes_each} bytes: closed connections had left room"));
+        return Err(format!("{source} shows only {bytes_each} bytes: the kernel reused memory of closed connections"));
     }
     Ok(Measured { connections: count, bytes_each, source })
 }

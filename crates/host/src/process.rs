@@ -51,8 +51,8 @@ pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
     let inodes = sockets(context);
     if inodes.is_none() {
         unread.push(Unread {
-            what: "which sockets are its own".to_owned(),
-            why: "its descriptors may not be read; all listening sockets of its network namespace are shown".to_owned(),
+            what: "the program's own sockets".to_owned(),
+            why: "its descriptors cannot be read; all listening sockets of its network namespace are shown".to_owned(),
         });
     }
     let is_of = |inodes: &BTreeSet<u64>, inode: &str| inode.parse().is_ok_and(|inode| inodes.contains(&inode));
@@ -73,8 +73,8 @@ pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
         }
     }
     unread.push(Unread {
-        what: "what the program itself bounds".to_owned(),
-        why: "its configuration says, such as worker_connections of nginx or MaxRequestWorkers of Apache".to_owned(),
+        what: "the program's own limits".to_owned(),
+        why: "see its configuration, such as worker_connections of nginx or MaxRequestWorkers of Apache".to_owned(),
     });
     if context.root.is_live() && listeners.iter().any(|listener| listener.backlog.is_none()) {
         let why = match &queues {
@@ -82,7 +82,7 @@ pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
                 format!("{error}; the kernel's module tcp_diag shows them (modprobe tcp_diag)")
             }
             Err(error) => error.to_string(),
-            Ok(_) => "the kernel shows them within their network namespace only".to_owned(),
+            Ok(_) => "the kernel shows them only within their network namespace".to_owned(),
         };
         unread.push(Unread { what: "the backlog and the drops of its listening sockets".to_owned(), why });
     }

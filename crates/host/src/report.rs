@@ -168,7 +168,7 @@ impl std::error::Error for NoProcess {}
 impl std::fmt::Display for NoProcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
-            Some(pid) => write!(f, "there is no process {pid}; `pidof PROGRAM` shows the number"),
+            Some(pid) => write!(f, "there is no process {pid}; run `pidof PROGRAM` to find its pid"),
             None => f.write_str("/proc/self/status cannot be read; is /proc mounted? (only Linux has it)"),
         }
     }
@@ -232,9 +232,9 @@ fn unseen_namespaces(context: &Context) -> Vec<Unread> {
     let pid = of("pid", "kernel.pid_max of its pid namespace", "-p -m");
     let hidden = subject.is_other && subject.shares_namespace(context.root, "net").is_none();
     let net = (hidden && context.root.link("proc/self/ns/net").is_some()).then(|| Unread {
-        what: "in which network namespace it is".to_owned(),
+        what: "its network namespace".to_owned(),
         why: format!(
-            "its link may not be read; net.* settings are those of this process: {}",
+            "its namespace link cannot be read; net.* settings are those of this process: {}",
             rights::advice(context.root, "landau doctor")
         ),
     });
@@ -248,7 +248,7 @@ fn unseen_namespaces(context: &Context) -> Vec<Unread> {
 /// Changes the row of a per-namespace setting to that of the program's network namespace: a command here would change
 /// another one.
 fn of_other_network(row: &mut Row, context: &Context) {
-    "its network namespace, which is another than this one".clone_into(&mut row.owner);
+    "its network namespace (not this one)".clone_into(&mut row.owner);
     row.remedy.now = row.remedy.now.take().map(|command| format!("nsenter -t {} -n {command}", context.subject.name));
     let for_good = "by the program that creates the namespace: --sysctl of docker run and podman run";
     row.remedy.for_good = Some(for_good.to_owned());
@@ -275,7 +275,7 @@ fn of_reserve(reserve: &Reserve, demands: &[Demand], limits: &[Row]) -> Option<R
     });
     let (limit, evidence) = if reserve.is_of_host {
         let limit = behind.map_or(RESERVE.to_owned(), |row| format!("{}, less {RESERVE}", row.limit));
-        (limit, "landau run keeps a part of the host free, and ends before the kernel refuses".to_owned())
+        (limit, "landau run reserves part of the host and stops before the kernel's limit".to_owned())
     } else {
         ("the largest n of the benchmark".to_owned(), format!("landau list {kind}"))
     };

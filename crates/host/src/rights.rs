@@ -27,7 +27,7 @@ pub(crate) fn of_root(root: &Root, command: &str) -> Option<String> {
              the capability (docker run --cap-add SYS_PTRACE)"
         )
     } else if is_in_first_users(root, "self") {
-        format!("root may not either: a security module such as AppArmor may forbid it to {command}")
+        format!("even root is denied: a security module such as AppArmor may block {command}")
     } else {
         format!("root of this user namespace has no rights outside of it: run {command} on the host")
     })

@@ -94,7 +94,7 @@ impl Remedy {
 
     /// Returns a remedy for a size that exceeds what the kernel can be set to: there is none.
     pub(crate) fn none(why: &str) -> Self {
-        Self { for_good: Some(format!("no setting of this host reaches it: {why}")), ..Self::default() }
+        Self { for_good: Some(format!("no setting of this host is high enough: {why}")), ..Self::default() }
     }
 
     /// Returns the remedy for a sysctl: the command, and the line of a file in `sysctl.d`.

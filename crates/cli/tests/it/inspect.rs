@@ -70,9 +70,9 @@ fn is_refused(ran: &Ran) -> bool {
     const RIGHTS: [&str; 5] = ["EPERM", "EACCES", "ENOSYS", "not permitted", "ptrace_scope"];
     // A container, a kernel without BTF, an unsupported processor.
     const LACKS: [&str; 4] = [
-        "in a PID namespace of its own",
+        "in a non-initial PID namespace",
         "does not describe its structures",
-        "cannot be read by ptrace",
+        "cannot read system calls by ptrace",
         "registers of this processor are not known",
     ];
     if !ran.err.contains("cannot trace system calls") {
@@ -520,7 +520,7 @@ fn a_server_that_is_traced_already_is_an_error() {
     let ran = room.landau(&["inspect", "--port", &server.port.to_string(), "--evidence", "ptrace"]);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(ran.status == Some(2) && ran.err.contains("is traced already, by process"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("is already traced by process"), "{ran:?}");
     assert!(ran.err.contains("(landau)"), "{ran:?}");
     expect_free(&server, b"x");
 }

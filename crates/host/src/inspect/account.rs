@@ -77,7 +77,7 @@ impl Stopped {
     /// Returns the cost as a sentence.
     pub(super) fn sentence(&self) -> String {
         let Self { calls, each_us } = self;
-        format!("{calls} system calls were stopped; each stopped the server for at least {each_us:.0} µs")
+        format!("{calls} system calls were traced; each stopped the server for at least {each_us:.0} µs")
     }
 }
 

@@ -73,7 +73,7 @@ pub enum Evidence {
 #[non_exhaustive]
 pub enum Error {
     /// No process has that identifier.
-    #[error("there is no process {0}; `pidof PROGRAM` shows the number")]
+    #[error("there is no process {0}; run `pidof PROGRAM` to find its pid")]
     NoProcess(u32),
     /// There is no such unit, or it has no process.
     #[error("the unit {0} has no control group with a process; `systemctl status {0}` shows whether it is active")]
@@ -89,12 +89,12 @@ pub enum Error {
     Unreadable(String, String),
     /// No visible process holds the listening socket of the port.
     #[error(
-        "no process that can be seen here holds TCP port {0}: its owner may be the kernel, be in another pid \
-         namespace, or consist of threads whose first one has ended"
+        "no visible process holds TCP port {0}: its owner may be the kernel, be in another pid namespace, or consist \
+         of threads whose first one has ended"
     )]
     Unowned(u16),
     /// Several different programs hold the listening socket.
-    #[error("several programs listen on port {port}: {owners}; name one of the processes instead")]
+    #[error("several programs listen on port {port}: {owners}; specify one of the processes instead")]
     SeveralOwners {
         /// The port.
         port: u16,
@@ -105,11 +105,11 @@ pub enum Error {
     /// service.
     #[error(
         "process {0} ({1}) starts services and serves no connection itself; inspect the service, with --unit NAME or \
-         its PID (one that is started by its first connection does not run before)"
+         its PID (a socket-activated service does not run before its first connection)"
     )]
     IsManager(u32, String),
     /// System calls cannot be traced as asked.
-    #[error("cannot trace system calls: {0}; without --evidence, /proc is read alone")]
+    #[error("cannot trace system calls: {0}; run landau inspect without --evidence to read only /proc")]
     Refused(String),
     /// The server ended during the window.
     #[error("process {0} ended during the window")]
@@ -420,10 +420,10 @@ fn unseen(root: &Root, seen: &Seen, decision: &rules::Decision, account: Option<
     let mut add = |what: &str, why: &str| unseen.push(Unread { what: what.to_owned(), why: why.to_owned() });
     let as_whom = rights::advice(root, "landau inspect");
     if let Some(advice) = decision.advice.as_deref().or(decision.needs_rights.then_some(as_whom.as_str())) {
-        add("what would decide", advice);
+        add("needed for a decision", advice);
     }
     let processes = || seen.samples.iter().flat_map(|sample| &sample.processes);
-    let rights = format!("this user may not read it; {as_whom}");
+    let rights = format!("this user cannot read it; {as_whom}");
     if processes().any(|process| process.connections.is_none()) {
         add("the descriptors of some processes", &rights);
     }
@@ -436,7 +436,7 @@ fn unseen(root: &Root, seen: &Seen, decision: &rules::Decision, account: Option<
         unseen_by_trace(seen, account, &mut add);
         return unseen;
     }
-    add("what happens between two samples", "tasks that live less than 50 ms are seen only now and then");
+    add("events between two samples", "tasks that live less than 50 ms are seen only occasionally");
     let why = seen.refused.as_deref().unwrap_or("/proc shows only calls that block; --evidence bpf shows it");
     add("how it sends (write, writev, sendfile, splice)", why);
     unseen
@@ -446,19 +446,21 @@ fn unseen(root: &Root, seen: &Seen, decision: &rules::Decision, account: Option<
 fn unseen_by_trace(seen: &Seen, account: &Account, add: &mut impl FnMut(&str, &str)) {
     let trace = seen.trace.as_ref();
     if let Some(lost) = trace.map(|trace| trace.lost).filter(|lost| *lost > 0) {
-        let why = format!("{lost} tasks or kinds of calls found no place in the tables; use a shorter window");
+        let why = format!("{lost} tasks or kinds of calls did not fit in the tables; use a shorter window");
         add("some tasks", &why);
     }
     if let Some(unread) = trace.map(|trace| trace.unread).filter(|unread| *unread > 0) {
-        let why = format!("{unread} stops at calls of 32-bit programs, or that this kernel does not describe");
+        let why =
+            format!("{unread} stops were at calls of 32-bit programs, or at calls that this kernel does not describe");
         add("some system calls", &why);
     }
     let has_rings = seen.samples.iter().flat_map(|sample| &sample.processes).any(|process| process.rings > 0);
     if has_rings {
         let why = if account.stopped.is_some() {
-            "they are no system calls, so that ptrace does not see them; --evidence bpf does"
+            "they are not system calls, so ptrace cannot see them; use --evidence bpf"
         } else if trace.is_some_and(|trace| trace.sees_rings) {
-            "one that was submitted before the window, or whose descriptor is the ring's own, names no connection"
+            "an operation that was submitted before the window, or on a registered descriptor, cannot be assigned to a \
+             connection"
         } else {
             "this kernel has no tracepoint for them (Linux 6.3 has)"
         };
@@ -468,7 +470,7 @@ fn unseen_by_trace(seen: &Seen, account: &Account, add: &mut impl FnMut(&str, &s
         let why = format!("{} calls on UDP sockets; only TCP is examined", account.datagrams);
         add("requests over UDP", &why);
     }
-    add("calls outside the time slices", "they are counted in a quarter of the window, to disturb the server little");
+    add("calls outside the time slices", "calls are counted in a quarter of the window, to disturb the server less");
 }
 
 /// Returns the limit of the object that each connection takes in this architecture.

@@ -121,7 +121,7 @@ impl Decision {
             return self;
         }
         let candidates = vec![Architecture::Exec, Architecture::Fork];
-        let advice = "set kernel.randomize_va_space to its default, and start the server again".to_owned();
+        let advice = "set kernel.randomize_va_space to its default and restart the server".to_owned();
         Self { architecture: None, candidates, advice: Some(advice), ..self }
     }
 }
@@ -267,7 +267,7 @@ fn family(samples: &[Sample], lives: &[Life], watchers: &Watchers) -> Decision {
         return Decision::unreadable("descriptors unreadable", &[], Vec::new());
     }
     if lives.iter().any(Life::is_hidden) {
-        let evidence = vec!["the descriptors of some of its processes may not be read".to_owned()];
+        let evidence = vec!["the descriptors of some of its processes cannot be read".to_owned()];
         return Decision::unreadable("descriptors unreadable", &[], evidence);
     }
     let accepted = counted(served.len() as u64, "connection", "connections");
@@ -343,7 +343,7 @@ fn process_each(samples: &[Sample], lives: &[Life], serving: &[&Life]) -> Decisi
     } else {
         vec![Architecture::Exec, Architecture::Fork, Architecture::Prefork, Architecture::EventLoopProcesses]
     };
-    Decision::unknown("no process decided it", &candidates, evidence, CLOSE_SOME)
+    Decision::unknown("no process was conclusive", &candidates, evidence, CLOSE_SOME)
 }
 
 /// Decides whether a process for each connection was forked or executed.
@@ -386,11 +386,11 @@ fn multiplexed(lives: &[Life], several: &[&Life], watchers: &Watchers) -> Decisi
     if known.len() > 1 && !is_event {
         let evidence = vec![format!("{} processes of different kinds", several.len())];
         let candidates: Vec<Architecture> = known.into_iter().collect();
-        return Decision::unknown("mixed", &candidates, evidence, "inspect one of the processes by its number");
+        return Decision::unknown("mixed", &candidates, evidence, "inspect one of the processes by its pid");
     }
     let place = decisions.iter().position(|one| one.architecture.is_some()).unwrap_or(0);
     let Some(mut first) = decisions.into_iter().nth(place) else {
-        return Decision::unknown("no process", &[], Vec::new(), "put connections on it");
+        return Decision::unknown("no process", &[], Vec::new(), "open connections to it");
     };
     if processes > 1 {
         first

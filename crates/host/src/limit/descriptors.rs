@@ -183,7 +183,7 @@ fn of_services(context: &Context) -> Option<Row> {
         remedy: Remedy {
             now: None,
             for_good: Some(format!("LimitNOFILE= of the one service, by `{}`", context.edit_service_command())),
-            risk: Some("as a default it reaches every service, also those that use select()".to_owned()),
+            risk: Some("as a default it applies to every service, including those that use select()".to_owned()),
             instead: None,
         },
     })

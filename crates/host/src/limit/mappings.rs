@@ -204,7 +204,7 @@ fn overcommit(context: &Context) -> Option<Row> {
             Remedy::sysctl(
                 "vm.overcommit_memory",
                 "0",
-                "memory that was promised may be missing: the OOM killer ends a process",
+                "promised memory may be missing: the OOM killer kills a process",
             )
         } else {
             Remedy::default()

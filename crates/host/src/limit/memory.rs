@@ -47,7 +47,7 @@ fn of_host(context: &Context) -> Option<Row> {
         is_bytes: true,
         owner: "the host".to_owned(),
         bounds: context.bounds(Effect::Stops, "", |needs| Some(available / each(context, needs)?)),
-        evidence: format!("{}; beyond it the OOM killer ends a process", law(context)),
+        evidence: format!("{}; beyond it the OOM killer kills a process", law(context)),
         counters: out_of_memory(context),
         remedy: Remedy { for_good: Some("more memory".to_owned()), ..Remedy::default() },
     })
@@ -89,7 +89,7 @@ fn used_by(context: &Context, group: &Group) -> Option<u64> {
 fn throttle_of_group(context: &Context, group: &Group) -> Option<Row> {
     const FILE: &str = "memory.high";
     let limit = context.root.number(&group.file(FILE)).filter(|_| group.is_unified)?;
-    let beyond = "the kernel reclaims the group's memory, and makes its tasks wait that take more";
+    let beyond = "the kernel reclaims the group's memory and throttles its tasks that allocate more";
     let (mut row, target) = of_file(context, group, (FILE, limit), Effect::Bends, beyond)?;
     row.counters.extend(group.local_event(context.root, "memory", "high"));
     row.remedy.for_good = Some(format!("MemoryHigh={target} by `{}`", group.edit_command()));
@@ -99,7 +99,7 @@ fn throttle_of_group(context: &Context, group: &Group) -> Option<Row> {
 fn of_group(context: &Context, group: &Group) -> Option<Row> {
     let file = files_of(group).limit;
     let limit = context.root.number(&group.file(file)).filter(|&limit| limit < NO_LIMIT)?;
-    let beyond = "the OOM killer ends a process of the group";
+    let beyond = "the OOM killer kills a process of the group";
     let (mut row, target) = of_file(context, group, (file, limit), Effect::Stops, beyond)?;
     row.counters = events(context, group);
     let by = group.edit_command();

@@ -150,19 +150,20 @@ fn reuse(context: &Context) -> Option<Row> {
     let limited = format!("{keeps}, so a client that closes first opens at most {}", rate(TIME_WAIT_MS));
     let (evidence, remedy) = match reuse {
         _ if !has_timestamps => {
-            let why = "without TCP timestamps no port is used again before, whatever the value";
+            let why = "without TCP timestamps no port is reused earlier, regardless of this value";
             let risk = "12 bytes of each segment";
             (format!("{limited}; {why}"), Remedy::sysctl("net.ipv4.tcp_timestamps", "1", risk))
         }
         1 => {
             let delay = root.sysctl_number("net.ipv4.tcp_tw_reuse_delay").unwrap_or(1_000);
-            let again = "where the other side has TCP timestamps too, connect() may use it again earlier";
+            let again = "if the peer also uses TCP timestamps, connect() may reuse it earlier";
             (format!("{keeps}; {again}, so a client opens at most {}", rate(delay)), Remedy::default())
         }
         _ => {
-            let on_loopback = if reuse == 2 { "; over the loopback interface it may use it again earlier" } else { "" };
-            let risk = "it acts where both ends have TCP timestamps, and on connect() only; older segments of a \
-                        connection are told by their timestamps then";
+            let on_loopback =
+                if reuse == 2 { "; over the loopback interface connect() may reuse it earlier" } else { "" };
+            let risk = "it has an effect only for connect(), and only if both ends use TCP timestamps, which then \
+                        identify old segments";
             (format!("{limited}{on_loopback}"), Remedy::sysctl("net.ipv4.tcp_tw_reuse", "1", risk))
         }
     };

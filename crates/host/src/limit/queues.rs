@@ -81,8 +81,8 @@ fn of_port(context: &Context, port: u16, backlog: u64, sockets: &[&Listener]) ->
         owner: context.subject.owner(),
         bounds: context.bounds(Effect::Bends, scope, |needs| (needs.opens == "accept").then_some(backlog + 1)),
         evidence:
-            "a handshake beyond it is dropped, and the client repeats it after a second and later; it is what the \
-                   program gave listen(), at most net.core.somaxconn"
+            "a handshake beyond it is dropped, and the client repeats it after a second and later; the value is the \
+             program's argument to listen(), at most net.core.somaxconn"
                 .to_owned(),
         counters: drops.map(|value| Counter { name: "packets it dropped".to_owned(), value }).into_iter().collect(),
         remedy: Remedy {
@@ -114,8 +114,8 @@ fn syn_queue(context: &Context) -> Option<Row> {
         evidence: if cookies == 0 {
             "a quarter of it stays free for known peers; further SYNs are dropped (ListenDrops)"
         } else {
-            "it bounds nothing while tcp_syncookies is set: beyond the backlog of the listening socket SYNs are \
-             answered with cookies, which cost options of the connection but refuse none"
+            "it limits nothing while tcp_syncookies is set: beyond the backlog of the listening socket the kernel \
+             answers SYNs with cookies, which lose TCP options but refuse no connection"
         }
         .to_owned(),
         counters: Vec::new(),
@@ -171,9 +171,9 @@ fn tracked(context: &Context) -> Option<Row> {
         evidence: if is_used {
             "the kernel logs \"nf_conntrack: table full, dropping packet\"".to_owned()
         } else if limit == 0 {
-            "0 is no limit".to_owned()
+            "0 means no limit".to_owned()
         } else {
-            "no connection is tracked now: no rule of the packet filter asks for it".to_owned()
+            "no connection is tracked now: no rule of the packet filter requires it".to_owned()
         },
         counters: Vec::new(),
         remedy: match limit {

@@ -55,7 +55,8 @@ fn identifiers(context: &Context) -> Option<Row> {
     let target = context.raised(limit, |needs, size| needed(needs, size, others));
     let owner = match context.is_in_first("pid") {
         Some(false) => {
-            "this pid namespace (before Linux 6.14 the host); those around it have their own, unseen from here"
+            "this pid namespace (before Linux 6.14 the host); outer namespaces have their own limit, which is not \
+             visible here"
         }
         _ => "the host",
     };
@@ -121,7 +122,7 @@ fn of_user(context: &Context) -> Option<Row> {
         value: format!("{}, soft limit {}", limited(hard, "none", grouped), grouped(soft)),
         in_use: Some(exist),
         is_bytes: false,
-        owner: format!("user {user}, of all his processes"),
+        owner: format!("user {user}, all processes"),
         bounds: context.bounds(Effect::Stops, "", fits),
         evidence: if is_bound {
             refusal(context)
@@ -140,7 +141,7 @@ fn of_user(context: &Context) -> Option<Row> {
                 "service: {}; login: \"* - nproc {target}\" in /etc/security/limits.d/90-landau.conf",
                 context.limit_service(&format!("LimitNPROC={target}"))
             )),
-            risk: Some("a program that forks without end can then use up the host's identifiers".to_owned()),
+            risk: Some("a fork bomb can then use up the host's process identifiers".to_owned()),
         },
     })
 }
@@ -164,7 +165,7 @@ fn of_group(context: &Context, group: &Group) -> Option<Row> {
                 "TasksMax={target} by `{}`; container: --pids-limit {target}",
                 group.edit_command()
             )),
-            risk: Some("a program that forks without end is stopped later".to_owned()),
+            risk: Some("a fork bomb is stopped later".to_owned()),
         },
     })
 }

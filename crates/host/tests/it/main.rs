@@ -435,7 +435,7 @@ fn sockets_whose_links_cannot_be_read_are_not_none() {
     let of = || {
         let report = of_other(&host, "idle");
         let process = report.process.unwrap();
-        let is_unread = report.unread.iter().any(|one| one.what == "which sockets are its own");
+        let is_unread = report.unread.iter().any(|one| one.what == "the program's own sockets");
         (process.connections, process.listeners.len(), is_unread)
     };
     assert_eq!(of(), (Some(0), 1, false));
@@ -585,7 +585,9 @@ fn no_command_sets_a_limit_beyond_what_the_kernel_takes() {
     let report = host.report("idle", None);
     let row = |name: &str| report.limits.iter().find(|row| row.limit == name).unwrap();
     let remedy = &row("fs.file-max").remedy;
-    assert!(remedy.now.is_none() && remedy.for_good.as_ref().unwrap().contains("no setting of this host reaches it"));
+    assert!(
+        remedy.now.is_none() && remedy.for_good.as_ref().unwrap().contains("no setting of this host is high enough")
+    );
     let now = row("vm.max_map_count").remedy.now.as_deref();
     assert_eq!(now, Some("sysctl -w vm.max_map_count=2147483647"));
 }
@@ -735,7 +737,7 @@ fn time_wait_is_a_row() {
     assert!(
         row(&host, "tcp_tw_reuse")
             .evidence
-            .ends_with("(600 ports / 60 s); over the loopback interface it may use it again earlier")
+            .ends_with("(600 ports / 60 s); over the loopback interface connect() may reuse it earlier")
     );
     host.write("proc/sys/net/ipv4/tcp_timestamps", "0");
     let reuse = row(&host, "tcp_tw_reuse");

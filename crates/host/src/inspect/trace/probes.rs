@@ -67,7 +67,7 @@ impl Probes {
     fn with_capacity(root: &Root, ports: &[u16], network: u32, tasks: u32) -> Result<Self, String> {
         let arguments = ARGUMENTS.ok_or("the registers of this processor are not known")?;
         if root.link("proc/self/ns/pid").as_deref() != Some(FIRST_NAMESPACE) {
-            return Err("landau is in a PID namespace of its own, where tasks have other numbers".to_owned());
+            return Err("landau runs in a non-initial PID namespace, where tasks have different pids".to_owned());
         }
         let bytes = std::fs::read(root.path("sys/kernel/btf/vmlinux")).map_err(|error| {
             format!("the kernel does not describe its structures (/sys/kernel/btf/vmlinux: {error})")

@@ -82,7 +82,7 @@ impl Stops {
         processes: &[Process],
     ) -> Result<Self, String> {
         if !ptrace::reads_calls() {
-            return Err("system calls of this kind of processor cannot be read by ptrace".to_owned());
+            return Err("landau cannot read system calls by ptrace on this kind of processor".to_owned());
         }
         let above = ancestors(std::process::id(), &table(root));
         let (orders, to_do) = channel();
@@ -461,7 +461,7 @@ fn refused(root: &Root, tid: u32, error: &landau_sys::Error) -> String {
         // The kernel reports the tracing thread, not its process.
         let tracer = field(&status(tracer), "Tgid").unwrap_or(tracer);
         let by = name(&status(tracer)).unwrap_or_default();
-        return format!("{program} is traced already, by process {tracer} ({by}); end that one first");
+        return format!("{program} is already traced by process {tracer} ({by}); end that process first");
     }
     let own = root.text("proc/self/status").unwrap_or_default();
     let user = |text: &str| field(text, "Uid");
@@ -470,13 +470,13 @@ fn refused(root: &Root, tid: u32, error: &landau_sys::Error) -> String {
     }
     let as_root = || rights::of_root(root, "landau inspect").unwrap_or_else(|| "run landau inspect as root".to_owned());
     match root.sysctl_number("kernel.yama.ptrace_scope") {
-        Some(3) => format!("{program}: kernel.yama.ptrace_scope is 3, so that nobody traces until the next boot"),
+        Some(3) => format!("{program}: kernel.yama.ptrace_scope is 3: tracing is disabled until the next boot"),
         Some(scope @ 1..) => format!(
             "{program}: kernel.yama.ptrace_scope is {scope} ({error}); {}, or set it to 0 with \
              sysctl kernel.yama.ptrace_scope=0",
             as_root()
         ),
-        _ => format!("{program} protects itself, or has other rights ({error}); {}", as_root()),
+        _ => format!("{program} is protected (PR_SET_DUMPABLE) or has other privileges ({error}); {}", as_root()),
     }
 }
 
@@ -534,7 +534,7 @@ mod tests {
         assert!(said(0, [6, 5], None).contains("belongs to another user"), "{}", said(0, [6, 5], None));
         assert!(said(0, [5, 5], Some("1")).contains("sysctl kernel.yama.ptrace_scope=0"));
         assert!(said(0, [5, 5], Some("3")).contains("until the next boot"));
-        assert!(said(0, [6, 0], Some("0")).contains("protects itself"));
+        assert!(said(0, [6, 0], Some("0")).contains("is protected"));
         // Landau once told root in a container to run it as root.
         for scope in [None, Some("1")] {
             assert!(said(0, [6, 0], scope).contains("--cap-add SYS_PTRACE"), "{}", said(0, [6, 0], scope));
