@@ -95,7 +95,8 @@ impl Journal {
         // The plan may be older than the lock, from a time when another trial still had its values set.
         let is_stale = |one: &&Entry| root.sysctl(&one.name).is_some_and(|now| now != normalized(&one.old));
         if let Some(one) = entries.iter().find(is_stale) {
-            let reason = format!("it was {} when the trial was planned and is another now; try again", one.old);
+            let reason =
+                format!("it was {} when the trial was planned and has changed since; run the command again", one.old);
             return Err(Error::Setting { name: one.name.clone(), reason });
         }
         let journaled = Journaled {
@@ -223,8 +224,8 @@ pub fn restore(root: &Root, force: bool, wait: bool) -> Result<Vec<Restored>, Er
         && *theirs != ours
     {
         let reason = format!(
-            "its settings belong to the network namespace {theirs}, and this is {ours}; run landau tune restore there \
-             (ip netns, nsenter), or remove the file if that namespace has ended"
+            "its settings belong to the network namespace {theirs}, but this process is in {ours}; run landau tune \
+             restore there (ip netns, nsenter), or remove the file if that namespace has ended"
         );
         return Err(Error::Refused { path: folder.join(NAME), reason });
     }
@@ -248,7 +249,7 @@ pub(crate) fn undo(root: &Root, entry: &Entry, force: bool) -> Restored {
             Ok(()) if root.sysctl(&entry.name).as_deref() == Some(normalized(&entry.old).as_str()) => {
                 (Outcome::Restored, None)
             }
-            Ok(()) => (Outcome::Failed, Some("the kernel did not take it".to_owned())),
+            Ok(()) => (Outcome::Failed, Some("the kernel did not accept the value".to_owned())),
             Err(error) => (Outcome::Failed, Some(error.to_string())),
         },
     };
@@ -313,13 +314,13 @@ fn read(folder: &Path) -> Result<Option<Journaled>, Error> {
     let refused = |reason: &str| Error::Refused { path: path.clone(), reason: reason.to_owned() };
     let meta = file.metadata().map_err(Error::file(&path))?;
     if !meta.is_file() || !is_own(&meta) {
-        return Err(refused("another user may have written it; look at it, and remove it"));
+        return Err(refused("another user may have written it; inspect it, then remove it"));
     }
     let mut text = Vec::new();
     file.read_to_end(&mut text).map_err(Error::file(&path))?;
     let journaled: Journaled = serde_json::from_slice(&text).map_err(|error| Error::file(&path)(error.into()))?;
     if journaled.entries.iter().any(|entry| check(&entry.name).is_err()) {
-        return Err(refused("it names settings that no trial changes; look at it, and remove it"));
+        return Err(refused("it names settings that no trial changes; inspect it, then remove it"));
     }
     Ok(Some(journaled))
 }
@@ -331,9 +332,9 @@ fn check_folder(folder: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let reason = if meta.is_dir() && meta.uid() == 0 && landau_sys::process::effective_user() != 0 {
-        "it belongs to root, who has made a trial; run this as root"
+        "it belongs to root, because root ran a trial; run this command as root"
     } else {
-        "it must be a folder in which only this user can write; look at it, and remove it"
+        "it must be a folder in which only this user can write; inspect it, then remove it"
     };
     Err(Error::Refused { path: folder.to_owned(), reason: reason.to_owned() })
 }

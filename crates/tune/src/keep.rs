@@ -66,7 +66,7 @@ pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
     let services = limits_of_services(root, &limits, &ceiling, &name);
     let texts = [
         (SYSCTLS, Limits { text: sysctls, too_high: None }, "sysctl --system"),
-        ("etc/security/limits.d", sessions, "it holds for sessions from the next login on"),
+        ("etc/security/limits.d", sessions, "it applies to sessions from the next login on"),
         ("etc/systemd/system.conf.d", services, "systemctl daemon-reexec, then restart services"),
     ];
     let mut kept = Vec::new();
@@ -122,9 +122,9 @@ impl Ceiling {
     /// Returns why a limit is left out.
     fn reason(&self, value: u64) -> String {
         if value > self.now {
-            format!("fs.nr_open is {}, and setrlimit() of more fails", self.now)
+            format!("fs.nr_open is {}, and setrlimit() of a higher value fails", self.now)
         } else {
-            format!("fs.nr_open is {} after the next start, and setrlimit() of more fails", self.at_start)
+            format!("fs.nr_open is {} after the next boot, and setrlimit() of a higher value fails", self.at_start)
         }
     }
 
@@ -136,7 +136,7 @@ impl Ceiling {
             String::new()
         };
         let reason = self.reason(value);
-        let then = "run `sysctl --system`, and `landau tune keep` again";
+        let then = "run `sysctl --system`, then `landau tune keep` again";
         format!("nofile {value} is left out: {reason}. To keep it, {first}{then}")
     }
 }
@@ -161,7 +161,7 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
             }
             (None, Some(Present { now, .. }), _) => format!("{} = {}\n", want.name, normalized(now)),
             (None, None, _) if twin(root, &want.name).is_some() => {
-                format!("# {}: another setting counts instead\n", want.name)
+                format!("# {}: another setting takes precedence\n", want.name)
             }
             // The setting of a module that is not loaded now.
             (None, None, Some(value)) if want.target(value).is_none() => {
@@ -267,7 +267,7 @@ fn own_text(path: &Path) -> Result<Option<String>, Error> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::file(path)(error)),
-        Ok(meta) if !meta.is_file() => return refused("it is not a file; nothing was written"),
+        Ok(meta) if !meta.is_file() => return refused("it is not a regular file; nothing was written"),
         Ok(_) => {}
     }
     let text = fs::read(path).map_err(Error::file(path))?;
@@ -519,7 +519,7 @@ mod tests {
             let files = kept(&root, limit);
             let [sessions, services] = &files[..] else { panic!("two files") };
             assert_eq!((lines(sessions), lines(services)), (Vec::new(), Vec::new()));
-            let why = "2000000 wanted, left out: fs.nr_open is 1000000, and setrlimit() of more fails\n";
+            let why = "2000000 wanted, left out: fs.nr_open is 1000000, and setrlimit() of a higher value fails\n";
             for (file, whose) in [(sessions, "* nofile"), (sessions, "root nofile"), (services, "DefaultLimitNOFILE")] {
                 assert!(file.text.contains(&format!("\n# {whose}: {why}")), "{}", file.text);
                 let advice = "set fs.nr_open to 2000000 or more in a file of /etc/sysctl.d, run `sysctl --system`";
@@ -549,7 +549,7 @@ mod tests {
         let files = keep();
         assert_eq!(lines(&files[0]), ["fs.nr_open = 2000000"]);
         assert!(lines(&files[1]).is_empty() && lines(&files[2]).is_empty());
-        let advice = "To keep it, run `sysctl --system`, and `landau tune keep` again";
+        let advice = "To keep it, run `sysctl --system`, then `landau tune keep` again";
         assert!(files[1].effect.ends_with(advice) && files[2].effect.ends_with(advice), "{}", files[1].effect);
         plant(room.path(), "fs.nr_open", "2000000");
         let files = keep();
@@ -566,7 +566,7 @@ mod tests {
         let sessions = |running: u64| {
             plant(room.path(), "fs.nr_open", &running.to_string());
             let files = kept(&root, "nofile = 2000000");
-            (lines(&files[0]).len(), files[0].text.contains("fs.nr_open is 1048576 after the next start"))
+            (lines(&files[0]).len(), files[0].text.contains("fs.nr_open is 1048576 after the next boot"))
         };
         assert_eq!(sessions(4_000_000), (0, true));
         assert_eq!(sessions(NR_OPEN_OF_SYSTEMD), (2, false));

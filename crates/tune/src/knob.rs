@@ -114,7 +114,7 @@ const KNOBS: &[Knob] = &[
     ),
     knob(
         "net.ipv4.tcp_rmem",
-        "the receive buffer of a TCP connection: least, at first, most, in bytes",
+        "the receive buffer of a TCP connection: minimum, default, maximum, in bytes",
         "more memory for each connection that is not read",
         &[],
     ),
@@ -139,7 +139,7 @@ const KNOBS: &[Knob] = &[
     ),
     knob(
         "net.ipv4.tcp_wmem",
-        "the send buffer of a TCP connection: least, at first, most, in bytes",
+        "the send buffer of a TCP connection: minimum, default, maximum, in bytes",
         "more memory for each connection whose peer does not read",
         &[],
     ),
@@ -183,7 +183,7 @@ const KNOBS: &[Knob] = &[
     knob(
         "nproc",
         "processes and threads of a user (RLIMIT_NPROC); EAGAIN beyond",
-        "a fork bomb of a user stops others later",
+        "a user's fork bomb is stopped later",
         &[],
     ),
 ];

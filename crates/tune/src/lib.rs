@@ -40,7 +40,7 @@ pub const SCHEMA: u32 = 1;
 #[non_exhaustive]
 pub enum Error {
     /// There is no such profile.
-    #[error("there is no profile `{0}`; name one of {names}, or a file (./{0}.toml)", names = NAMES.join(", "))]
+    #[error("unknown profile `{0}`; use one of {names}, or a file (./{0}.toml)", names = NAMES.join(", "))]
     NoProfile(String),
     /// A profile file cannot be read or parsed.
     #[error("profile {path}: {reason}")]

@@ -7,21 +7,21 @@ use std::path::PathBuf;
 /// Settings whose change cannot be undone, or that trigger an action instead of holding a state: the beginning of the
 /// name, and why.
 const UNTOUCHED: &[(&str, &str)] = &[
-    ("kernel.modules_disabled", "it cannot be undone before the next start"),
-    ("kernel.kexec_load_disabled", "it cannot be undone before the next start"),
-    ("kernel.kexec_load_limit_", "it can only be lowered before the next start"),
-    ("kernel.tainted", "it cannot be undone before the next start"),
-    ("kernel.unprivileged_bpf_disabled", "it cannot be undone before the next start"),
-    ("kernel.yama.", "its largest value cannot be undone before the next start"),
+    ("kernel.modules_disabled", "it cannot be undone before the next boot"),
+    ("kernel.kexec_load_disabled", "it cannot be undone before the next boot"),
+    ("kernel.kexec_load_limit_", "it can only be lowered before the next boot"),
+    ("kernel.tainted", "it cannot be undone before the next boot"),
+    ("kernel.unprivileged_bpf_disabled", "it cannot be undone before the next boot"),
+    ("kernel.yama.", "its largest value cannot be undone before the next boot"),
     ("kernel.core_pattern", "the kernel executes it as root"),
     ("kernel.modprobe", "the kernel executes it as root"),
     ("kernel.hotplug", "the kernel executes it as root"),
-    ("kernel.usermodehelper.", "it cannot be undone before the next start"),
-    ("kernel.panic", "it decides what happens to a host that fails"),
-    ("kernel.ns_last_pid", "it is no state: every new process changes it"),
-    ("vm.drop_caches", "it is an action, not a state"),
-    ("vm.compact_memory", "it is an action, not a state"),
-    ("vm.stat_refresh", "it is an action, not a state"),
+    ("kernel.usermodehelper.", "it cannot be undone before the next boot"),
+    ("kernel.panic", "it controls what the host does after a kernel failure"),
+    ("kernel.ns_last_pid", "it is not a setting: every new process changes it"),
+    ("vm.drop_caches", "it is an action, not a setting"),
+    ("vm.compact_memory", "it is an action, not a setting"),
+    ("vm.stat_refresh", "it is an action, not a setting"),
     ("vm.dirty_bytes", "writing it sets vm.dirty_ratio to 0; use vm.dirty_ratio"),
     ("vm.dirty_background_bytes", "writing it sets vm.dirty_background_ratio to 0; use vm.dirty_background_ratio"),
     ("vm.overcommit_kbytes", "writing it sets vm.overcommit_ratio to 0; use vm.overcommit_ratio"),
@@ -29,7 +29,7 @@ const UNTOUCHED: &[(&str, &str)] = &[
 
 /// The same, by the whole name, because other names begin with it.
 const UNTOUCHED_ITSELF: &[(&str, &str)] =
-    &[("kernel.watchdog", "writing it sets kernel.nmi_watchdog and kernel.soft_watchdog; use the one that is meant")];
+    &[("kernel.watchdog", "writing it sets kernel.nmi_watchdog and kernel.soft_watchdog; use one of these")];
 
 /// The same for network settings, by the end of the name.
 const UNTOUCHED_OF_THE_NETWORK: &[(&str, &str)] = &[
@@ -38,7 +38,7 @@ const UNTOUCHED_OF_THE_NETWORK: &[(&str, &str)] = &[
     (".force_forwarding", "writing it changes settings of the interfaces"),
     (".addr_gen_mode", "writing it changes settings of the interfaces"),
     (".ignore_routes_with_linkdown", "writing it changes settings of the interfaces"),
-    (".disable_ipv6", "it removes addresses, which do not come back"),
+    (".disable_ipv6", "setting it removes addresses, which are not restored"),
 ];
 
 /// Pairs of settings. If the second is not 0, it is in effect instead of the first; writing the first sets it to 0.
@@ -72,7 +72,7 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     let itself = UNTOUCHED_ITSELF.iter().filter(|(one, _)| name == *one);
     let mut found = UNTOUCHED.iter().filter(|(start, _)| name.starts_with(start)).chain(itself).chain(of_the_network);
     match found.next() {
-        Some((_, why)) => Err(format!("it is not changed by landau tune: {why}")),
+        Some((_, why)) => Err(format!("landau tune does not change it: {why}")),
         None => Ok(()),
     }
 }

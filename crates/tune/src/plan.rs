@@ -147,7 +147,7 @@ fn present(root: &Root, want: &Want) -> Result<String, String> {
             .ok_or_else(|| "/proc/self/limits cannot be read".to_owned());
     }
     if let Some((twin, value)) = twin(root, &want.name) {
-        return Err(format!("{twin} is {value} and counts instead; writing {} would set it to 0", want.name));
+        return Err(format!("{twin} is {value} and takes precedence; writing {} would set it to 0", want.name));
     }
     if let Some(value) = root.sysctl(&want.name) {
         return Ok(value);
@@ -155,7 +155,7 @@ fn present(root: &Root, want: &Want) -> Result<String, String> {
     Err(match std::fs::symlink_metadata(file(root, &want.name)) {
         Ok(_) => "its value cannot be read by this user".to_owned(),
         Err(_) if want.name.starts_with("net.netfilter.") => {
-            "connection tracking is not loaded (modprobe nf_conntrack), so it bounds nothing".to_owned()
+            "connection tracking is not loaded (modprobe nf_conntrack), so it limits nothing".to_owned()
         }
         Err(_) => "this kernel, or this namespace, does not have it".to_owned(),
     })

@@ -72,18 +72,20 @@ impl Trial {
         let read = || self.root.sysctl(&setting.name).ok_or_else(|| failed("it cannot be read".to_owned()));
         let now = read()?;
         if now != normalized(from) {
-            let reason = format!("it was {from} and is {now}: somebody else changed it during the trial");
+            let reason = format!("expected {from}, found {now}: another process changed it during the trial");
             return Err(failed(reason));
         }
         // Even a write that fails may have changed the value.
         self.is_on[place] = true;
-        write(&self.root, &setting.name, to).map_err(|error| failed(format!("set it to {to}: {error}")))?;
+        write(&self.root, &setting.name, to).map_err(|error| failed(format!("cannot set it to {to}: {error}")))?;
         let now = read()?;
         if now != normalized(to) {
             // Later, a value adjusted by the kernel could not be distinguished from one that something else wrote.
             let entry = || Self::entries(std::slice::from_ref(setting)).remove(0);
             self.is_on[place] = !(is_on && undo(&self.root, &entry(), true).outcome.is_done());
-            return Err(failed(format!("set it to {to}: the kernel makes {now} of it; write that in the profile")));
+            return Err(failed(format!(
+                "cannot set it to {to}: the kernel changes it to {now}; use that value in the profile"
+            )));
         }
         self.is_on[place] = is_on;
         Ok(())
@@ -127,7 +129,7 @@ impl Restored {
         let found = self.found.as_deref().unwrap_or("unreadable");
         match self.outcome {
             Outcome::Foreign => Some(format!(
-                "{} is {found}; the trial wrote {} and somebody else changed it since, so it is kept (before the \
+                "{} is {found}; the trial set {}, but another process has changed it since, so it is kept (before the \
                  trial it was {})",
                 self.name, self.new, self.old
             )),

@@ -231,7 +231,7 @@ fn an_unprivileged_user_is_told_what_would_change() {
     assert_eq!(nobody(&["status"]).status, Some(0));
     // Only root can see whether root's directory, if an earlier trial left one, contains a journal.
     let ran = nobody(&["restore"]);
-    let is_refused = ran.status == Some(2) && ran.err.contains("run this as root");
+    let is_refused = ran.status == Some(2) && ran.err.contains("run this command as root");
     assert!(if Path::new("/var/lib/landau/tune").exists() { is_refused } else { ran.status == Some(0) }, "{ran:?}");
     assert_eq!(std::fs::read_to_string("/proc/sys/vm/dirty_ratio").unwrap(), before);
 }
@@ -426,7 +426,7 @@ fn an_empty_value_and_one_that_the_kernel_changes_are_restored() {
         let words = [LANDAU, "tune", "try", "own.toml", "--root", ".", "--on-host", "--"];
         let run = ["run", "dup", "--study", "smoke", "--passes", "3", "--no-report", "--quiet", "--output", value];
         let ran = Ran::of(network.command(&room, &[&words[..], &run].concat()).output().unwrap());
-        assert!(ran.status == Some(status) && !ran.err.contains("somebody else"), "{value}: {ran:?}");
+        assert!(ran.status == Some(status) && !ran.err.contains("another process"), "{value}: {ran:?}");
         assert_eq!(network.dump(&room), before, "{value}: {ran:?}");
         assert!(!room.file("var/lib/landau/tune/journal.json").exists(), "{value}");
     }
@@ -454,7 +454,7 @@ fn a_value_that_somebody_else_sets_during_a_trial_is_kept() {
         "{pid} does not end"
     );
     let ran = Ran::of(ended.join().unwrap());
-    assert!(ran.status == Some(2) && ran.err.contains("vm.dirty_ratio is 30; the trial wrote 40"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("vm.dirty_ratio is 30; the trial set 40"), "{ran:?}");
     assert!(!ran.err.contains("killed"), "{ran:?}");
     assert_eq!(std::fs::read_to_string(room.file("proc/sys/vm/dirty_ratio")).unwrap().trim(), "30");
     assert!(room.file("var/lib/landau/tune/journal.json").exists(), "the journal stays");
@@ -491,7 +491,7 @@ fn what_a_killed_guard_leaves_is_named_and_restored() {
     assert!(ran.status == Some(2) && ran.err.contains("restore the host first"), "{ran:?}");
     plant(room.path(), "vm.dirty_ratio", "30");
     let ran = room.landau(&["tune", "restore", "--root", "."]);
-    assert!(ran.status == Some(1) && ran.out.contains("somebody else changed it"), "{ran:?}");
+    assert!(ran.status == Some(1) && ran.out.contains("another process has changed it"), "{ran:?}");
     let ran = room.landau(&["tune", "restore", "--root", ".", "--force", "--json"]);
     assert_eq!((ran.status, &json(&ran)["settings"][0]["outcome"]), (Some(0), &"restored".into()), "{ran:?}");
     assert_eq!(std::fs::read_to_string(room.file("proc/sys/vm/dirty_ratio")).unwrap(), "20");
