@@ -78,7 +78,7 @@ pub(crate) fn find(folder: &Path) -> Result<Files, Error> {
         if !below.as_os_str().is_empty() && folder.join(&below).join(SITE_MARK).exists() {
             match records_of_site(&folder.join(&below)) {
                 0 => {}
-                count => files.leave_out(&below, &format!("a site, whose records are not read; it holds {count}")),
+                count => files.leave_out(&below, &format!("a site, whose records are not read; it contains {count}")),
             }
             continue;
         }
@@ -92,7 +92,7 @@ pub(crate) fn find(folder: &Path) -> Result<Files, Error> {
             } else if is_record(&path) && !is_folder {
                 files.take(folder, &path);
             } else if !is_folder && !is_hidden && folder.join(&path).is_dir() {
-                files.leave_out(&path, "a link to a folder, which is not followed");
+                files.leave_out(&path, "a symbolic link to a folder, which is not followed");
             }
         }
     }
@@ -131,7 +131,7 @@ impl Files {
             _ if !metadata.is_file() => self.leave_out(path, "it is not a regular file"),
             // A kernel file, as in /proc, has size 0, and reading it may block forever.
             _ if metadata.len() == 0 => self.leave_out(path, "it is empty"),
-            _ if metadata.len() > BYTES_MAX => self.leave_out(path, "it is larger than 2 GiB, and no record is"),
+            _ if metadata.len() > BYTES_MAX => self.leave_out(path, "it is larger than 2 GiB, the limit for records"),
             None => self.leave_out(path, "its name is not UTF-8; rename it"),
             Some(name) => {
                 self.seen.push(Seen { path: name.to_owned(), full, identity: Identity::of(&metadata) });
@@ -185,7 +185,7 @@ mod tests {
         std::os::unix::fs::symlink("/proc/self/status", folder.path().join("proc.ndjson")).unwrap();
         let files = find(folder.path()).unwrap();
         let left_out: Vec<&str> = files.left_out.iter().map(|one| one.reason.as_str()).collect();
-        assert_eq!(left_out, ["it is empty", "it is larger than 2 GiB, and no record is", "it is empty"]);
+        assert_eq!(left_out, ["it is empty", "it is larger than 2 GiB, the limit for records", "it is empty"]);
         assert!(files.seen.is_empty());
     }
 

@@ -329,7 +329,7 @@ fn digest_all(batch: &[&Seen], is_judged_anew: bool) -> Vec<(Entry, Vec<Curve>)>
 /// Reads a record file. A record that makes the reader panic is left out, so that the others are still read.
 fn digest_one(seen: &Seen, is_judged_anew: bool) -> (Entry, Vec<Curve>) {
     std::panic::catch_unwind(|| digest::read(&seen.full, &seen.path, is_judged_anew)).unwrap_or_else(|_| {
-        let reason = "this version of landau failed while reading it: a defect, see the message above".to_owned();
+        let reason = "landau panicked while reading it; see the message above".to_owned();
         (Entry { path: seen.path.clone(), reason, ..Entry::default() }, Vec::new())
     })
 }

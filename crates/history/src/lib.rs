@@ -37,8 +37,8 @@ pub enum Error {
     },
     /// The file at the path of the index is a link or not an index.
     #[error(
-        "{path} is no index of landau history (or a link), and will not be overwritten; remove it, or choose another \
-         place with --index"
+        "{path} is not an index of landau history (or is a symbolic link), so it is not overwritten; remove it, or \
+         choose another path with --index"
     )]
     NotAnIndex {
         /// The path.
@@ -80,8 +80,8 @@ fn is_damage(error: &rusqlite::Error) -> bool {
 /// Returns what to do about an error of `SQLite`. A rebuild only fixes a damaged index.
 fn advice(error: &rusqlite::Error) -> &'static str {
     if is_damage(error) {
-        "landau history --rebuild makes it again from the records"
+        "run landau history --rebuild to rebuild it from the records"
     } else {
-        "choose another place with --index"
+        "choose another path with --index"
     }
 }

@@ -32,7 +32,7 @@ pub enum Quantity {
 
 /// Returned for a text that is not the name of a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no quantity `{0}`; choose cost, cost@N, growth, exponent, fixed, slope, p99, cliff or limit")]
+#[error("unknown quantity `{0}`; use cost, cost@N, growth, exponent, fixed, slope, p99, cliff or limit")]
 pub struct UnknownQuantity(String);
 
 impl FromStr for Quantity {
@@ -122,7 +122,7 @@ impl Quantity {
             },
             Self::Cliff => "it has no cliff".to_owned(),
             Self::Limit => "no call failed".to_owned(),
-            Self::Slope | Self::Fixed => "its verdict names no law with this value".to_owned(),
+            Self::Slope | Self::Fixed => "its law has no such value".to_owned(),
             Self::Growth | Self::Exponent | Self::P99 => {
                 "it has no such value: too few points, calls or passes".to_owned()
             }
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!("growth".parse(), Ok(Quantity::Growth));
         for wrong in ["", "cost@", "cost@x", "cost@0", "cost@inf", "speed"] {
             let error = wrong.parse::<Quantity>().unwrap_err();
-            assert!(error.to_string().contains("choose cost"), "{error}");
+            assert!(error.to_string().contains("use cost"), "{error}");
         }
     }
 

@@ -88,7 +88,7 @@ fn a_quantity_is_drawn_over_kernels_and_counts_are_not_compared_with_times() {
     let text = room.landau(&["history", "runs", "--draw", "cost", "--benchmark", "socket", "--phase", "socket"]);
     assert!(text.out.contains("cost at n = ") && text.out.contains('●'), "{text:?}");
     let unknown = room.landau(&["history", "runs", "--draw", "speed"]);
-    assert!(unknown.status == Some(2) && unknown.err.contains("choose cost"), "{unknown:?}");
+    assert!(unknown.status == Some(2) && unknown.err.contains("use cost"), "{unknown:?}");
     let nothing = room.landau(&["history", "runs", "--draw", "cost", "--benchmark", "nothing"]);
     assert!(nothing.status == Some(2) && nothing.err.contains("no curve is selected"), "{nothing:?}");
 }
@@ -214,7 +214,7 @@ fn odd_places_are_answered() {
     let ran = Ran::of(room.command(&["history", "--json"]).arg(&odd).output().unwrap());
     assert!(ran.status == Some(0) && ran.out.contains("/r\u{fffd}\","), "{ran:?}");
     let ran = Ran::of(room.command(&["history", "--index", "/nowhere/x"]).arg(&odd).output().unwrap());
-    assert!(ran.status == Some(2) && ran.err.contains("/nowhere/x failed; choose another place"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("/nowhere/x failed; choose another path"), "{ran:?}");
     assert!(!ran.err.contains("--rebuild"), "{ran:?}");
 }
 
