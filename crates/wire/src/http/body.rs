@@ -214,7 +214,7 @@ impl Chunks {
 
     fn over(&mut self, state: State) -> Result<State, Malformed> {
         self.overhead += 1;
-        if self.overhead > OVERHEAD_BYTES { Err(Malformed("too many bytes beside the content")) } else { Ok(state) }
+        if self.overhead > OVERHEAD_BYTES { Err(Malformed("too much chunk overhead")) } else { Ok(state) }
     }
 }
 
@@ -294,7 +294,7 @@ mod tests {
     fn extensions_trailers_and_zeros_have_a_limit() {
         let long = "a".repeat(usize::from(OVERHEAD_BYTES) + 1);
         for text in [format!("1;{long}"), format!("0\r\n{long}"), format!("0\r\na:{long}"), "0".repeat(long.len())] {
-            assert_eq!(read(text.as_bytes(), 7), Err(Malformed("too many bytes beside the content")));
+            assert_eq!(read(text.as_bytes(), 7), Err(Malformed("too much chunk overhead")));
         }
         assert_eq!(read(b"ffffffffffffffff\r\nx", 99), Ok((b"x".to_vec(), 19, false)));
     }
@@ -308,7 +308,7 @@ mod tests {
         }
         // An unused allowance of the content does not carry over.
         let end = [b"0\r\nA: ".to_vec(), vec![b'a'; usize::from(OVERHEAD_BYTES)]].concat();
-        assert_eq!(body.skip(&end), Err(Malformed("too many bytes beside the content")));
+        assert_eq!(body.skip(&end), Err(Malformed("too much chunk overhead")));
         // Small chunks with long lines do not evade the limit.
         let mut body = Body::new(BodyLength::Chunked);
         let small = format!("1;signature={}\r\nx\r\n", "f".repeat(64));

@@ -145,7 +145,9 @@ impl<'a> Frame<'a> {
             3 => Ok(Self::RstStream(Code(u32::from_be_bytes(fixed(payload)?)))),
             4 if flags & ACK != 0 && payload.is_empty() => Ok(Self::SettingsAck),
             4 if flags & ACK != 0 => Err(Fault::size("SETTINGS with ACK has a payload")),
-            4 if !payload.len().is_multiple_of(6) => Err(Fault::size("the length of SETTINGS is no multiple of six")),
+            4 if !payload.len().is_multiple_of(6) => {
+                Err(Fault::size("the length of SETTINGS is not a multiple of six"))
+            }
             4 => Ok(Self::Settings(payload)),
             5 => Ok(Self::PushPromise),
             6 if flags & ACK != 0 => Ok(Self::PingAck(fixed(payload)?)),
@@ -173,7 +175,7 @@ fn unpadded(flags: u8, payload: &[u8]) -> Result<&[u8], Fault> {
     if flags & PADDED == 0 {
         return Ok(payload);
     }
-    let (&padding, rest) = payload.split_first().ok_or(Fault::size("no length of the padding"))?;
+    let (&padding, rest) = payload.split_first().ok_or(Fault::size("missing padding length"))?;
     let content = rest.len().checked_sub(usize::from(padding)).and_then(|length| rest.get(..length));
     content.ok_or(Fault::protocol("the padding is longer than the frame"))
 }
@@ -204,7 +206,7 @@ fn priority<'a>(stream: u32, payload: &[u8]) -> Result<Frame<'a>, Fault> {
 
 #[inline]
 fn fixed<const N: usize>(payload: &[u8]) -> Result<[u8; N], Fault> {
-    payload.try_into().map_err(|_| Fault::size("a frame of fixed length has another one"))
+    payload.try_into().map_err(|_| Fault::size("wrong length of a frame of fixed length"))
 }
 
 /// Appends a SETTINGS frame.

@@ -88,7 +88,7 @@ impl Fields {
 
     fn add_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
         if self.has_line || self.is_trailer {
-            return Err("a pseudo-header field behind other fields");
+            return Err("a pseudo-header field after other fields");
         }
         let pseudo = Pseudo::ALL.iter().find(|(own, _)| *own == name).ok_or("unknown pseudo-header field")?.1;
         let is_valid = match pseudo {
@@ -113,17 +113,17 @@ impl Fields {
         self.has_line = true;
         let is_lower = |&byte: &u8| bytes::is(byte, TOKEN) && !byte.is_ascii_uppercase();
         if name.is_empty() || !name.iter().all(is_lower) {
-            return Err("invalid name of a field");
+            return Err("invalid field name");
         }
         let is_blank_at = |byte: Option<&u8>| byte.copied().is_some_and(is_blank);
         if bytes::value_end(value, 0) != value.len() || is_blank_at(value.first()) || is_blank_at(value.last()) {
-            return Err("invalid value of a field");
+            return Err("invalid field value");
         }
         match name {
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
-                return Err("a field of the connection");
+                return Err("a connection-specific field");
             }
-            b"te" if value != b"trailers" => return Err("TE with something else than trailers"),
+            b"te" if value != b"trailers" => return Err("TE with a value other than trailers"),
             b"host" => return self.add_host(value),
             b"cookie" => {
                 self.add_cookie(value);
@@ -193,7 +193,7 @@ impl Fields {
         let target = if method == b"CONNECT" {
             match (authority, self.value(Pseudo::Scheme), self.value(Pseudo::Path)) {
                 (Some(authority), None, None) => authority,
-                _ => return malformed("CONNECT with other fields than :authority"),
+                _ => return malformed("CONNECT needs :authority, and no :scheme or :path"),
             }
         } else {
             if self.value(Pseudo::Scheme).is_none() {

@@ -46,7 +46,7 @@ impl Decoder {
                 if is_begun {
                     return Err(Malformed("the table is resized within a block"));
                 }
-                let (size, rest) = integer::read(rest, 5).ok_or(Malformed("invalid size of the table"))?;
+                let (size, rest) = integer::read(rest, 5).ok_or(Malformed("invalid table size"))?;
                 if size > self.most {
                     return Err(Malformed("the table is larger than allowed"));
                 }
@@ -100,13 +100,13 @@ impl<'a> Text<'a> {
     /// Reads a string. Returns it and the rest of the block.
     fn read(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<(Self, &'a [u8]), Malformed> {
         let is_coded = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
-        let (len, rest) = integer::read(bytes, 7).ok_or(Malformed("invalid length of a string"))?;
+        let (len, rest) = integer::read(bytes, 7).ok_or(Malformed("invalid string length"))?;
         let (text, rest) = rest.split_at_checked(len).ok_or(Malformed("a string is longer than the block"))?;
         if !is_coded {
             return Ok((Self::Plain(text), rest));
         }
         let start = scratch.len();
-        huffman::decode(text, scratch).map_err(|huffman::Malformed| Malformed("invalid string in Huffman's code"))?;
+        huffman::decode(text, scratch).map_err(|huffman::Malformed| Malformed("invalid Huffman-coded string"))?;
         Ok((Self::Decoded(start, scratch.len()), rest))
     }
 
