@@ -14,7 +14,8 @@ const BEGINNING: &[u8; 6] = b"PROXY ";
 /// The maximum length of a line of version 1 in bytes, including its end.
 const LINE_BYTES: usize = 107;
 
-/// The maximum length of an accepted version 2 header in bytes: addresses, and several hundred bytes of extensions.
+/// The maximum length of an accepted version 2 header in bytes: 16 for its fixed part, and 2,048 for addresses and
+/// extensions together.
 const MOST_BYTES: usize = 16 + 2048;
 
 /// A parsed header.

@@ -145,8 +145,8 @@ impl Chunks {
         Ok(Piece { consumed: at + len, data: at..at + len, is_end: false })
     }
 
-    /// Returns the state after a byte of an extension: a name, optionally with a value, which may be quoted (RFC 9112
-    /// section 7.1.1). Extensions are ignored, but an invalid one could be the end of a line to another parser.
+    /// Returns the state after a byte outside of the content: a chunk's size and line ends, a trailer field, or, by
+    /// [`Self::next_of_extension`], an extension.
     fn next(&mut self, byte: u8) -> Result<State, Malformed> {
         Ok(match (self.state, byte) {
             (State::FirstDigit, _) if byte.is_ascii_hexdigit() => {

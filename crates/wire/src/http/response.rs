@@ -35,7 +35,7 @@ pub struct Response {
     pub is_chunked: bool,
     /// Whether the head allows another request on the connection.
     pub keep_alive: bool,
-    /// Whether it has transfer codings that do not end in chunked, so that only the connection's end ends it.
+    /// Whether it has a transfer coding. If the last one is not chunked, only the connection's end ends the body.
     is_coded: bool,
 }
 
