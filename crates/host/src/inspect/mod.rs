@@ -163,7 +163,7 @@ pub struct Inspection {
     pub acceptance: String,
     /// The maximum numbers of processes, threads, accepted and waiting connections at a time.
     pub most: Counts,
-    /// Samples that were taken, and seconds between the first and the end.
+    /// The number of samples taken.
     pub samples: usize,
     /// The length of the window in seconds.
     pub window_s: f64,
