@@ -78,7 +78,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Fails if another trial is running, if a killed trial has left a journal, or if the folder cannot be used.
+    /// Fails if another trial is running, if a killed trial has left a journal, if a setting has changed since the trial
+    /// was planned, or if the folder cannot be used.
     pub fn open(root: &Root, profile: &str, entries: Vec<Entry>) -> Result<Self, Error> {
         let folder = root.path(FOLDER);
         let above = folder.parent().unwrap_or(&folder);
@@ -146,7 +147,7 @@ pub struct Restored {
     pub found: Option<String>,
     /// The outcome.
     pub outcome: Outcome,
-    /// Why it could not be written, if it could not.
+    /// Why the setting could not be read or written, if it could not.
     pub reason: Option<String>,
 }
 
@@ -160,7 +161,7 @@ pub enum Outcome {
     Unchanged,
     /// It has a value that the trial did not write. The value is kept.
     Foreign,
-    /// The old value could not be written.
+    /// The setting could not be read, or the old value could not be written.
     Failed,
     /// The host has rebooted since, which reset the setting.
     Rebooted,
