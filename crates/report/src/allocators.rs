@@ -223,7 +223,7 @@ fn closed_form(row: &Row) -> Option<String> {
     let most = ratios.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let at = |(n, ratio): (u32, f64)| format!("{} (n = {})", factor(ratio), count(f64::from(n)));
     let name = &row.allocator;
-    Some(format!("{name}: {formula} visits are expected; measured were {} to {} of that.", at(least), at(most)))
+    Some(format!("{name}: {formula} visits are expected; {} to {} of that were measured.", at(least), at(most)))
 }
 
 /// Explains visits and times, and which models are reconstructions.
@@ -234,9 +234,9 @@ fn legend(rows: &[Row], around_ns: f64) -> String {
     let lost: String = lost.collect();
     let around = Unit::Time.cost(around_ns);
     format!(
-        "A visit is what the original would read to find a free number. {}. ±: half of the 95% interval of the \
-         passes. The times include what is around the allocator: the account of processes and groups, and the choice \
-         of the process that ends; that is {around} with an allocator that searches nothing.{lost}",
+        "A visit is what the original would read to find a free number. {}. ±: half of the 95% interval of the passes. \
+         The times include the work around the allocator: the bookkeeping of processes and groups, and the choice of \
+         the process that ends. With an allocator that searches nothing, this takes {around}.{lost}",
         counts.join("; ")
     )
 }

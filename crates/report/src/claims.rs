@@ -115,9 +115,10 @@ pub fn check(placed: &Placed, record: Source<'_>, base: Option<&Base<'_>>) -> Ch
     let claim = &placed.claim;
     let (curves, missing) = match subject::resolve(&claim.subject, record.analysis) {
         // Times from an emulator's clock are no evidence about real times.
-        Ok(_) if !is_about_limits(claim) && unit_of(record.analysis.record) == Unit::EmulatedTime => {
-            (Vec::new(), Some("the record was measured by an emulator's clock, which is no timing".to_owned()))
-        }
+        Ok(_) if !is_about_limits(claim) && unit_of(record.analysis.record) == Unit::EmulatedTime => (
+            Vec::new(),
+            Some("the record was measured with an emulator's clock, which does not measure real time".to_owned()),
+        ),
         Ok(curves) => (curves.iter().map(|curve| decide(claim, *curve, record.analysis, base)).collect(), None),
         Err(why) => (Vec::new(), Some(why)),
     };

@@ -109,12 +109,12 @@ impl Delivery {
                         (section(
                             "reasons",
                             "Deferred and failed",
-                            &reasons("recipients", &self.reasons, "No recipient was."),
+                            &reasons("recipients", &self.reasons, "No recipients were deferred or failed."),
                         ))
                         (section(
                             "lost",
                             "Connections refused or lost",
-                            &reasons("connections", &self.lost, "None was."),
+                            &reasons("connections", &self.lost, "No connections were refused or lost."),
                         ))
                     } "\n"
                 }

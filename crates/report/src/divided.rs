@@ -55,7 +55,7 @@ pub(crate) fn undecided(parts: &[(&str, Option<[u32; 2]>)]) -> Vec<String> {
             let said = if parts[from..=to].iter().all(|(_, places)| places.is_some_and(is_open)) {
                 "is not known: the interval of their difference contains 0"
             } else {
-                "is not wholly known: the interval of the difference of some of them contains 0"
+                "is not fully known: for some of them, the interval of the difference contains 0"
             };
             found.push(format!("The order of {} {said}.", listed(&names)));
         }
@@ -157,6 +157,6 @@ mod tests {
         // A part that cannot be among the first three is not named.
         let found = of(&[[1, 1], [2, 3], [2, 4], [3, 5], [4, 5]]);
         // Two parts certainly exceed d.
-        assert!(found[0].starts_with("The order of b, c and d is not wholly known"), "{found:?}");
+        assert!(found[0].starts_with("The order of b, c and d is not fully known"), "{found:?}");
     }
 }

@@ -340,7 +340,7 @@ impl Ladder {
         let (cost, name) = (|value: f64| self.unit.cost(value), &step.name);
         if has_interval(removed) && removed.holds(0.0) {
             let most = cost(removed.high.abs().max(removed.low.abs()));
-            return Some(format!("Among {n}, no change is shown by the step \"{name}\": it is {most} at most."));
+            return Some(format!("Among {n}, the step \"{name}\" shows no change: {most} at most."));
         }
         let (verb, shown) =
             if removed.value < 0.0 { ("adds", removed.map(|value| -value)) } else { ("removes", removed) };
@@ -386,8 +386,8 @@ impl Ladder {
         (off(most) > AGREE).then(|| {
             let share = digits(100.0 * off(most));
             format!(
-                "its steps differ by up to {amount} ({share}%) without sleepers, and as much of what a step removes or \
-                 adds may have nothing to do with them"
+                "its steps differ by up to {amount} ({share}%) without sleepers, so up to that much of what a step \
+                 removes or adds may be unrelated to sleepers"
             )
         })
     }
@@ -612,7 +612,7 @@ mod tests {
             ladder.steps[1].removed = vec![Some(Estimate { value, low, high })];
             ladder.removal(&ladder.steps[1]).unwrap()
         };
-        assert!(words(3.0, -2.0, 8.0).contains("no change is shown") && words(3.0, -2.0, 8.0).contains('8'));
+        assert!(words(3.0, -2.0, 8.0).contains("shows no change") && words(3.0, -2.0, 8.0).contains('8'));
         let removes = words(30.0, 20.0, 40.0);
         assert!(removes.contains("removes 30") && removes.contains("(20–40)"), "{removes}");
         let adds = words(-30.0, -41.0, -20.0);

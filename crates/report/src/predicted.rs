@@ -226,7 +226,7 @@ fn between(points: &[(f64, Estimate)], n: f64) -> Estimate {
 fn beyond(judged: &Judgement, n: f64) -> Result<(Estimate, String), String> {
     if let Some(cliff) = judged.cliffs.first() {
         let at = crate::quantity::count(cliff.n.value);
-        return Err(format!("its curve has a cliff at {at}, beyond which no law can be continued"));
+        return Err(format!("its curve has a cliff at {at}, beyond which no law can be extrapolated"));
     }
     let known = judged.fit.as_ref().zip(judged.end).zip(judged.at_ten_times).zip(judged.range);
     let Some((((fit, end), ten_times), (_, last))) = known else {
@@ -234,7 +234,7 @@ fn beyond(judged: &Judgement, n: f64) -> Result<(Estimate, String), String> {
     };
     let value = fit.at(n);
     if !value.is_finite() || value <= 0.0 {
-        return Err(format!("its law ({}) has no cost there", fit.law));
+        return Err(format!("its law ({}) gives no cost at this n", fit.law));
     }
     let decades = (n / last).log10().max(0.0);
     // The interval of a law, which is based on all points, may be narrower than that of the end, which is one of them.
@@ -257,7 +257,7 @@ const NO_LAW: &str = "no law: from constant to linear";
 fn lawless(judged: &Judgement, n: f64) -> Result<(Estimate, String), String> {
     let known = judged.start.zip(judged.end).zip(judged.range).filter(|(_, (first, last))| last > first);
     let Some(((start, end), (first, last))) = known else {
-        return Err("its curve has too few points to be continued beyond what was measured".to_owned());
+        return Err("its curve has too few points to extrapolate beyond the measured range".to_owned());
     };
     let rise = ((end.high - start.low) / (last - first)).max(0.0);
     let (low, high) = (end.low, end.high + rise * (n - last));
@@ -291,7 +291,7 @@ fn notes(analyses: &[Analysis<'_>]) -> Vec<String> {
     let others = analyses.iter().enumerate().skip(1).filter(|(_, one)| host(one) != first);
     let sentence = |(number, other): (usize, &Analysis<'_>)| {
         let (release, processor) = host(other);
-        format!("Record {} is of another host than the first: Linux {release}, {processor:?}.", number + 1)
+        format!("Record {} is from a different host than the first: Linux {release}, {processor:?}.", number + 1)
     };
     others.map(sentence).collect()
 }

@@ -91,7 +91,7 @@ impl Shift {
         };
         let seen = self.detectable.filter(|_| self.deviation > 0.0).map_or(String::new(), |detectable| {
             let detectable = text::detectable(detectable);
-            format!(" A difference of {detectable} in cost would have been seen in half of them.")
+            format!(" A difference of {detectable} in cost would have been detected in half of them.")
         });
         format!(
             "{} Landau adds a standard deviation of {added} to the error of each difference.{seen} To see smaller \

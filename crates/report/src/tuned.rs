@@ -310,12 +310,12 @@ fn told(curve: &CurveComparison, effect: Effect, detectable: Option<f64>) -> Str
             format!("the growth changed: it grows {}; on average it costs {}", text::by(growth), by())
         }
         Effect::Constant => format!("only the constant changed: it costs {}", by()),
-        Effect::Cost => format!("it costs {}; whether the law changed is not shown by these passes", by()),
+        Effect::Cost => format!("it costs {}; these passes do not show whether the law changed", by()),
         Effect::Nothing | Effect::Failures => match detectable {
             Some(fraction) => {
-                format!("no effect shown; one of {} or more would have been", text::detectable(fraction))
+                format!("no effect shown; an effect of {} or more would have been detected", text::detectable(fraction))
             }
-            None => "no effect shown; too few passes to say what would have been".to_owned(),
+            None => "no effect shown; too few passes to tell which effect would have been detected".to_owned(),
         },
     }
 }
@@ -334,11 +334,11 @@ fn sentence(effect: Effect, curves: &[CurveEffect]) -> String {
     let seen = curves.iter().filter_map(|curve| curve.detectable);
     let [least, most] = [seen.clone().fold(f64::INFINITY, f64::min), seen.fold(0.0, f64::max)];
     if most == 0.0 {
-        return "no effect shown; too few passes to say what would have been".to_owned();
+        return "no effect shown; too few passes to tell which effect would have been detected".to_owned();
     }
     let [least, most] = [least, most].map(text::detectable);
     let between = if least == most { least } else { format!("{least} to {most}, by curve,") };
-    format!("no effect shown on {} curves; one of {between} or more would have been", curves.len())
+    format!("no effect shown on {} curves; an effect of {between} or more would have been detected", curves.len())
 }
 
 /// Returns the effect of each setting, those with a proven effect first.

@@ -33,8 +33,8 @@ fn a_sum_of_calls_is_predicted_from_their_curves() {
 
     let ran = room.landau(&["predict", "calls.ndjson", "--for", "accept+tcp.send", "--at", "100000"]);
     // On a busy machine a curve may lose points to interference; it is then not extrapolated.
-    if ran.status != Some(2) || !ran.err.contains("its curve has too few points to be continued") {
-        let extrapolated = "An extrapolation: the calls were measured to 400";
+    if ran.status != Some(2) || !ran.err.contains("its curve has too few points to extrapolate") {
+        let extrapolated = "Extrapolated: the calls were measured up to 400";
         assert!(ran.status == Some(0) && ran.out.contains(extrapolated), "{ran:?}");
         assert!(ran.out.contains("tcp · accept, extrapolated ("), "{ran:?}");
     }

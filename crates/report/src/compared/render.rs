@@ -100,7 +100,7 @@ fn summary(one: &Compared) -> String {
             (_, 0) => " in half of them",
             _ => " in half of the others",
         };
-        format!(" A difference of {} would have been seen{place}.", text::detectable(middle))
+        format!(" A difference of {} would have been detected{place}.", text::detectable(middle))
     });
     let level = percent(1.0 - LEVEL);
     format!(
@@ -218,7 +218,7 @@ fn outliers(change: &OutlierChange, [from, to]: [&str; 2]) -> String {
 fn unchanged(curves: &[&CurveComparison], one: &Compared, layout: Layout) -> String {
     let is_exact = one.unit == Unit::Instructions;
     let title = if is_exact { "No relevant difference" } else { "No difference proven" };
-    let last = if is_exact { "" } else { "Would have seen" };
+    let last = if is_exact { "" } else { "Detectable difference" };
     let header = ["Curve", "Ratio over n", "Law", last].map(str::to_owned);
     let ratio =
         |ratio: Option<Estimate>| ratio.map_or("–".to_owned(), |ratio| text::ratio_with_interval(ratio, one.unit));

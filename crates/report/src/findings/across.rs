@@ -6,7 +6,7 @@
 //! proof and the change of the law come from the [comparison](Comparisons) of the two.
 
 use super::{Finding, Kind, Tier, merged, of, subject, told, weight};
-use crate::quantity::{FormatCost, Unit, count, digits, factor, numbered, percent};
+use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
 use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, ends, text};
 use landau_stats::quantile::median;
 use landau_stats::{Class, Judgement, Options, Outcome};
@@ -205,14 +205,19 @@ fn unchanged(comparisons: &Comparisons) -> Finding {
     let seen = if is_exact || is_told { None } else { median(compared.filter_map(|one| one.comparison.detectable)) };
     let seen = seen.map_or(String::new(), |middle| {
         let place = if all == 1 { "" } else { " in half of them" };
-        format!("; a difference of {} would have been seen{place}", text::detectable(middle))
+        format!("; a difference of {} would have been detected{place}", text::detectable(middle))
     });
     let delta = percent(Options::default().delta);
-    let but = match smaller {
-        0 => String::new(),
-        one => format!(", {one} to differ at all"),
+    let but = match (all, smaller) {
+        (_, 0) => String::new(),
+        (1, _) => "; it is proven to differ at all".to_owned(),
+        (_, 1) => "; 1 is proven to differ at all".to_owned(),
+        (_, many) => format!("; {many} are proven to differ at all"),
     };
-    let all = numbered(all, "comparison", "comparisons");
-    let text = format!("Of {all} none is shown to differ by more than {delta}{but}{seen}.");
+    let none = match all {
+        1 => "The compared curve is not".to_owned(),
+        many => format!("None of {} compared curves is", count(many as f64)),
+    };
+    let text = format!("{none} proven to differ by more than {delta}{but}{seen}.");
     Finding::new(Kind::Shared, None, 0.0, text)
 }

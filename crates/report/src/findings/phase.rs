@@ -25,7 +25,8 @@ pub(super) fn of_phase(
     let growth = growth(study, phase, &name);
     if INSTRUMENT.contains(&study.case.benchmark.as_str()) {
         found.extend(growth.map(|mut one| {
-            one.text = format!("The instrument itself moved, so distrust changes of this size elsewhere: {}", one.text);
+            one.text =
+                format!("The instrument itself changed, so do not trust changes of this size elsewhere: {}", one.text);
             one.theme.clear();
             one.consequence.clear();
             one

@@ -73,8 +73,8 @@ impl SharedChange {
     pub fn text(&self) -> String {
         let (low, high) = self.ratio_range;
         let why = match self.facts.as_slice() {
-            [] => "Landau knows of nothing else that changed there, so the machine was probably in another state from \
-                 then on, and none of these changes is specific to its curve."
+            [] => "Landau knows of no other change there, so the machine was probably in another state from then on, \
+                   and none of these changes is specific to its curve."
                 .to_owned(),
             facts => format!("This also changed there: {}.", facts.join(", ")),
         };

@@ -113,7 +113,7 @@ fn compared(record: usize, study: &CaseStudy<'_>, requests: u32, analyses: &[Ana
 fn known(case: &Case) -> Result<(&'static str, &'static str), String> {
     let setting = |name: &str| case.settings.get(name).map_or("none", String::as_str);
     if setting("url") != "none" || setting("command") != "none" {
-        return Err("the calls of a server that is given by url or command are not known".to_owned());
+        return Err("the calls of a server specified by url or command are not known".to_owned());
     }
     let Some(&(server, calls)) = REQUESTS.iter().find(|(name, _)| *name == setting("server")) else {
         let names: Vec<String> = REQUESTS.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -129,8 +129,8 @@ fn known(case: &Case) -> Result<(&'static str, &'static str), String> {
 fn sum_of(case: &Case, calls: &str, requests: u32, analyses: &[Analysis<'_>]) -> Result<String, String> {
     if case.settings.get("connections").is_some_and(|kept| kept == "silent") {
         return Err(
-            "with connections=silent each step also closes the timed connection and accepts a silent one in its \
-                    place, and no sum has these calls"
+            "with connections=silent each step also closes the timed connection and accepts a silent one in its place, \
+             and no sum includes these calls"
                 .to_owned(),
         );
     }

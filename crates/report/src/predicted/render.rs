@@ -18,8 +18,8 @@ impl Predicted {
         let mut paragraphs = vec![wrapped(&head, layout)];
         if self.extrapolated {
             let text = format!(
-                "An extrapolation: the calls were measured to {}. Beyond that their laws are continued, which nothing \
-                 here has tested.",
+                "Extrapolated: the calls were measured up to {}. Beyond that, the costs follow from their laws, which \
+                 these records cannot verify.",
                 count(self.measured_to)
             );
             paragraphs.push(wrapped(&text, layout));
@@ -28,8 +28,8 @@ impl Predicted {
         paragraphs.extend(self.axes(layout));
         paragraphs.extend(self.servers.iter().map(|server| wrapped(&server.sentence(), layout)));
         if self.servers.is_empty() && self.notes.is_empty() {
-            let text = "No server to compare with: measure some into one of the records, for example with landau run \
-                        tcp open connect request.";
+            let text = "There is no server to compare with: one of the records must also contain servers, for example \
+                        from landau run tcp open connect request.";
             paragraphs.push(wrapped(text, layout));
         }
         paragraphs.extend(self.notes.iter().map(|note| wrapped(note, layout)));
@@ -63,7 +63,10 @@ impl Predicted {
         let mut axes: Vec<&str> = self.terms.iter().map(|part| part.axis.as_str()).collect();
         axes.sort_unstable();
         axes.dedup();
-        let text = format!("Not every curve counts the same: {}. Each is taken at that number.", axes.join(", "));
+        let text = format!(
+            "The curves count different objects: {}. The cost of each is taken at that number of its own objects.",
+            axes.join(", ")
+        );
         (axes.len() > 1).then(|| wrapped(&text, layout))
     }
 }
@@ -75,14 +78,14 @@ impl Checked {
         let used = duration(self.used_ns.value);
         let predicted = duration(self.predicted_ns);
         let verdict = if !self.misses {
-            "The sum is within 20% of what was used.".to_owned()
+            "The sum is within 20% of the time used.".to_owned()
         } else if self.ratio > 1.0 {
             format!(
                 "The sum does not cover {} of the time used: the program's own work, sleeping and waking up.",
                 percent((1.0 - 1.0 / self.ratio).max(0.0))
             )
         } else {
-            "The sum is more than was used: the server makes fewer or cheaper calls.".to_owned()
+            "The sum exceeds the time used: the server makes fewer or cheaper calls.".to_owned()
         };
         format!(
             "{server} used {used} of processor time a step in {case}; by its calls, {sum}, it must use {predicted} \

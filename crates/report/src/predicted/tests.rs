@@ -182,7 +182,7 @@ fn servers_that_are_not_compared_are_named_with_the_reason() {
     let ends = [
         " are not compared: only the calls of landau and nginx are known.",
         " is not compared: the calls of landau are known with backend=epoll only.",
-        " are not compared: the calls of a server that is given by url or command are not known.",
+        " are not compared: the calls of a server specified by url or command are not known.",
     ];
     assert!(predicted.servers.is_empty() && predicted.notes.len() == ends.len(), "{:?}", predicted.notes);
     assert!(predicted.notes.iter().zip(ends).all(|(note, end)| note.ends_with(end)), "{:?}", predicted.notes);

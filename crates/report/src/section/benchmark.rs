@@ -419,7 +419,7 @@ fn beside(study: &CaseStudy<'_>) -> Markup {
     html! {
         @if !told.is_empty() {
             details.beside {
-                summary { "Per doubling, at ten times n, the 99th percentile, and where the uncertainty comes from" }
+                summary { "Per doubling, at ten times n, the 99th percentile, and sources of uncertainty" }
                 ul { @for row in &told { li { b { (row.phase) } ": " (row.text.details.join(" ")) } } }
             } "\n"
         }

@@ -135,8 +135,8 @@ pub(crate) fn render(id: &str, phase: &PhaseStudy<'_>) -> Markup {
     html! {
         figure.chart {
             figcaption {
-                strong { (name) ": how many calls cost how much" }
-                " " span.words { "All calls from n = " (count(f64::from(histogram.first))) " on, logarithmic cost." }
+                strong { (name) ": distribution of the cost" }
+                " " span.words { "All calls from n = " (count(f64::from(histogram.first))) " on, logarithmic axis." }
             }
             (histogram.drawing())
             details.points {

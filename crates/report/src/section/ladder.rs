@@ -83,7 +83,7 @@ pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
             }
         }
         ul { @for sentence in ladder.sentences() { li { (sentence) } } }
-        @if let Some(words) = unseen(&ladder) { p.words { strong { "What the author could not see. " } (words) } }
+        @if let Some(words) = unseen(&ladder) { p.words { strong { "Not visible to the author. " } (words) } }
         (slow_calls(&ladder))
         (graphs(analysis, &ladder))
         (published(ladder.unit))
@@ -124,8 +124,8 @@ fn unseen(ladder: &Ladder) -> Option<String> {
     let added = ladder.added()?;
     let share = removed.value / added;
     Some(format!(
-        "He saw that all three allocators were nearly as slow as each other, and that two changes cured the test \
-         together. Here \"{}\" alone removes {} of what the sleepers add ({} of {}); each change has its own share and \
+        "The author saw that all three allocators were almost equally slow, and that two changes together fixed the \
+         test. Here \"{}\" alone removes {} of what the sleepers add ({} of {}); each change has its own share and \
          interval.",
         step.name,
         percent(share.min(1.0)),
@@ -159,7 +159,7 @@ fn slow_calls(ladder: &Ladder) -> Markup {
     let tags = html! {
         table {
             thead { tr {
-                @for name in ["Step", "Seen beside the call", "Slow calls", "Other calls"] { th scope="col" { (name) } }
+                @for name in ["Step", "Observed with it", "Slow calls", "Other calls"] { th scope="col" { (name) } }
             } }
             tbody {
                 @for slow in &ladder.slow {
@@ -178,15 +178,15 @@ fn slow_calls(ladder: &Ladder) -> Markup {
     html! {
         p.words {
             strong { "Spread among many sleepers. " }
-            "The study saw it grow and could not say why. A call is slow from 1.5 times the median of its block \
-             of 256 consecutive calls."
+            "The study observed that the spread grows, but could not explain it. A call is slow from 1.5 times the \
+             median of its block of 256 consecutive calls."
         }
         ul { @for slow in &ladder.slow { li { (spread(slow)) } } }
         (scrolling("What explains slow calls", &explained(ladder)))
         p.note { (how_explained(ladder)) }
         details.points {
-            summary { "How often each was seen" }
-            (scrolling("Slow calls by what was seen beside them", &tags))
+            summary { "How often each was observed" }
+            (scrolling("Slow calls by what was observed with them", &tags))
             p.note {
                 "A call can have several. Context switches, page faults and stolen time are those of a window of some \
                  calls, 10 ms at most."
@@ -233,15 +233,15 @@ fn share(share: Estimate) -> String {
 
 fn how_explained(ladder: &Ladder) -> String {
     let softirqs = if ladder.slow.iter().all(Slow::has_softirqs) {
-        "The kernel frees what ended processes left in RCU softirqs. They are counted on the processor of the call, \
+        "The kernel frees the data of ended processes in RCU softirqs. They are counted on the processor of the call, \
          before it and after it."
     } else {
-        "RCU softirqs, in which the kernel frees what ended processes left, were not counted in this record."
+        "RCU softirqs, in which the kernel frees the data of ended processes, were not counted in this record."
     };
     format!(
         "{softirqs} The processor is slower where a fixed cheap call beside the timed one takes a tenth longer than \
-         its median. What the slow calls have as often as the others explains nothing; a call is counted once, in the \
-         order of the rows. Intervals of 95% over blocks of 256 calls."
+         its median. A condition that other calls have as often as slow calls explains nothing. Each call is counted \
+         once, in the order of the rows. Intervals of 95% over blocks of 256 calls."
     )
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>
         Evidence::OutOfRange { first, last } => {
             format!("both curves are judged from n = {} to {} only", count(*first), count(*last))
         }
-        Evidence::TooFewPasses { passes } => format!("{}, too few to decide by", passes_text(*passes)),
+        Evidence::TooFewPasses { passes } => format!("{}, too few to decide", passes_text(*passes)),
         Evidence::NotResolved { reason } => {
             let growth = decision.value.map(|growth| growth_text(growth, unit == Unit::Instructions));
             format!("{}{}", reason_text(*reason), growth.map_or(String::new(), |growth| format!("; growth {growth}")))

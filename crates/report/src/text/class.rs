@@ -41,7 +41,7 @@ pub(crate) fn class_about(class: Class, is_exact: bool) -> &'static str {
             "the cost jumps abruptly to a multiple and stays there; × beside a cliff is the cost after it relative to \
              that at small n; the growth in the details is that before it"
         }
-        Class::Unresolved => "these passes show none of the others; more passes may",
+        Class::Unresolved => "these passes show none of the other outcomes; more passes may",
     }
 }
 

@@ -150,7 +150,7 @@ fn no_difference(comparison: &Comparison) -> String {
             }
         }
         (Some(_), Some(detectable)) => {
-            format!("no difference proven at 95% (would have seen {})", self::detectable(detectable))
+            format!("no difference proven at 95% ({} would have been detected)", self::detectable(detectable))
         }
         (Some(_), None) => "no difference proven at 95%".to_owned(),
         (None, _) => "not comparable: both records need at least two passes and a common range of n".to_owned(),
@@ -235,7 +235,7 @@ mod tests {
             (compared(time, None, None), none),
             (compared(exact, None, None), none),
             (compared(time, ratio(0.99), None), "no difference proven at 95%"),
-            (compared(time, ratio(0.99), Some(0.05)), "no difference proven at 95% (would have seen 5%)"),
+            (compared(time, ratio(0.99), Some(0.05)), "no difference proven at 95% (5% would have been detected)"),
             (compared(exact, ratio(1.0), Some(0.0)), "identical"),
             (compared(exact, ratio(1.01), None), "no relevant difference: 101% of the base"),
             (

@@ -23,7 +23,7 @@ const WHO: [(&str, &str, &str); 16] = [
     ("thread", "join", "A process with {n} threads pays {cost} to join one"),
     ("timerfd", "arm", "A process with {n} armed timers pays {cost} to arm one more"),
     ("waitpid", "reap", "A server with {n} child processes pays {cost} to reap one"),
-    ("waitpid", "wnohang", "A server with {n} child processes pays {cost} for each look at whether one has ended"),
+    ("waitpid", "wnohang", "A server with {n} child processes pays {cost} for each check for an exited child"),
 ];
 /// Latencies of requests, by benchmark and phase. A server answers several requests in that time, so latencies limit no
 /// rate.

@@ -108,8 +108,8 @@ pub(super) fn of_2001() -> Vec<Contradiction> {
 pub(crate) fn implied_linux() -> String {
     let (freebsd, solaris) = (FREEBSD_S / FREEBSD_TIMES, SOLARIS_S / SOLARIS_TIMES);
     format!(
-        "\"6x\" and \"10x\" imply one time of Linux, {} s and {} s; the follow-up has {} s, {} of that. So one of the \
-         two articles has another run of Linux than the other.",
+        "\"6x\" and \"10x\" imply one time of Linux, {} s and {} s; the follow-up has {} s, {} of that. So the two \
+         articles report different runs of Linux.",
         digits(freebsd),
         digits(solaris),
         digits(LINUX_S),

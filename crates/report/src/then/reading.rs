@@ -168,7 +168,7 @@ impl Answer {
         match self {
             Self::Constant => "O(1)",
             Self::Grows => "growth",
-            Self::Beyond => "O(1) to the end of his axis",
+            Self::Beyond => "O(1) to the end of the study's axis",
             Self::Cliff => "a cliff",
             Self::Falls => "a falling cost",
             Self::Varies => "a cost that varies",
@@ -269,11 +269,13 @@ pub(super) fn reasons(by_eye: &ByEye, phase: &PhaseStudy<'_>) -> Vec<String> {
             why.extend(at_own_n(own_n, phase));
         }
         (_, Answer::Beyond, Some(growth)) => {
-            why.push(format!("The corrected method goes further, and the growth {growth} is beyond his axis."));
+            why.push(format!(
+                "The corrected method measures further, and the growth {growth} is beyond the study's axis."
+            ));
             why.extend(at_own_n(own_n, phase));
         }
         (Reading::Constant, Answer::Constant, Some(growth)) => {
-            why.push(format!("The corrected method adds how sure that is: growth {growth}."));
+            why.push(format!("The corrected method adds the certainty: growth {growth}."));
         }
         _ => {}
     }
@@ -283,7 +285,7 @@ pub(super) fn reasons(by_eye: &ByEye, phase: &PhaseStudy<'_>) -> Vec<String> {
 /// Describes how much of the growth is within the axis of the study, if the corrected method went further.
 fn at_own_n(own_n: f64, phase: &PhaseStudy<'_>) -> Option<String> {
     let (n, ratio) = within(own_n, phase)?;
-    Some(format!("To the end of his axis, n = {}, it is {}; the rest is beyond it.", count(n), factor(ratio)))
+    Some(format!("To the end of the study's axis, n = {}, it is {}; the rest is beyond it.", count(n), factor(ratio)))
 }
 
 /// Returns whether growth within the axis of the study is at most δ, by the cost at its last point.

@@ -280,7 +280,7 @@ fn files_conclusion(ratios: &[(&str, Estimate)]) -> (Change, &'static str, Vec<S
                           a difference between file systems would be their own.";
         return (Change::Stays, conclusion, vec![format!("The promise costs {text} here.")]);
     }
-    let why = format!("The interval of the promise's cost, {text}, holds {}.", factor(OTHER_PROMISE));
+    let why = format!("The interval of the promise's cost, {text}, contains {}.", factor(OTHER_PROMISE));
     (Change::Open, "Open: whether the promise explains the difference is not shown here.", vec![why])
 }
 
@@ -359,7 +359,7 @@ fn mail_conclusion(one_run: Option<f64>, gain: Option<Estimate>) -> (Change, Str
     };
     if gain.low < LITTLE && gain.high >= LITTLE {
         let (gain, little) = (ratio_text(gain), factor(LITTLE));
-        return (Change::Open, format!("Open: the interval {gain} holds {little}, below which a gain is little."));
+        return (Change::Open, format!("Open: the interval {gain} contains {little}, below which a gain is little."));
     }
     let is_little = [one_run < LITTLE, gain.high < LITTLE];
     let word = |is_little: bool| {

@@ -267,7 +267,7 @@ impl Question {
         let mut why = Vec::new();
         if let (Some(eye), Some(own), None) = (eye, own, mismatch) {
             if let Some(cliff) = cliff_beyond(own, own_n) {
-                let beyond = format!(" Beyond his axis there is a cliff at n = {}.", count(cliff.n.value));
+                let beyond = format!(" Beyond the study's axis there is a cliff at n = {}.", count(cliff.n.value));
                 conclusion.push_str(&beyond);
             }
             why = reasons(&eye, own);
@@ -409,7 +409,7 @@ fn static_fork_conclusion(by_plot: f64, corrected: Estimate) -> (Change, String)
         None => (
             Change::Open,
             format!(
-                "Open: the interval has {} in it, up to which a static fork costs \"almost half\".",
+                "Open: the interval contains {}, up to which a static fork costs \"almost half\".",
                 factor(ALMOST_HALF)
             ),
         ),

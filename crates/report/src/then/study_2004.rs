@@ -194,7 +194,7 @@ fn conclusion([first, second]: [Option<bool>; 2], [naive, sound]: [Option<Answer
         );
         return (Change::Changes, text);
     }
-    let also = second.map_or(String::new(), |second| format!(" His second test: {}.", word(second)));
+    let also = second.map_or(String::new(), |second| format!(" The study's second test: {}.", word(second)));
     let text = match (first == grows, answer) {
         (true, Answer::Falls) => "The method does not change the conclusion: sleepers cost no time by either, and by \
                                   the corrected method the cost falls."

@@ -143,7 +143,7 @@ fn a_cliff_beyond_the_authors_axis_is_an_addition() {
     let test = test_of(&bind(FLAT, &[("bind", UP, |n| if n < 3_000.0 { 1_000.0 } else { 50_000.0 })], 3_600), "bind");
     assert_eq!(test.change, Change::Stays, "{test:#?}");
     assert!(test.conclusion.contains("O(1) by both"), "{}", test.conclusion);
-    assert!(test.conclusion.contains("Beyond his axis there is a cliff at n = 3,0"), "{}", test.conclusion);
+    assert!(test.conclusion.contains("Beyond the study's axis there is a cliff at n = 3,0"), "{}", test.conclusion);
     let why = test.why.join(" ");
     assert!(why.contains("ends at n = 2,000") && why.contains("beyond it, at n = 3,0"), "{why}");
     assert!(why.contains("half the ephemeral port range") && why.contains("×50"), "{why}");
@@ -158,7 +158,7 @@ fn growth_below_a_cliff_beyond_the_axis_stays() {
     let test = test_of(&bind(rise, cliff, 3_600), "bind");
     assert_eq!(test.change, Change::Stays, "{test:#?}");
     assert!(test.conclusion.contains("growth by both"), "{}", test.conclusion);
-    assert!(test.conclusion.contains("Beyond his axis there is a cliff at n = 3,0"), "{}", test.conclusion);
+    assert!(test.conclusion.contains("Beyond the study's axis there is a cliff at n = 3,0"), "{}", test.conclusion);
 }
 
 /// On a host without that cliff, no sentence mentions one.
@@ -178,7 +178,7 @@ fn growth_too_small_for_the_eye_changes_the_conclusion() {
     let test = test_of(&bind(rise, &[("bind", UP, |n| 1_000.0 + 0.1 * n)], 3_600), "bind");
     assert_eq!(test.change, Change::Changes, "{test:#?}");
     assert!(test.why.join(" ").contains("seen to rise from ×1.5"), "{test:#?}");
-    assert!(test.why.join(" ").contains("To the end of his axis"), "{test:#?}");
+    assert!(test.why.join(" ").contains("To the end of the study's axis"), "{test:#?}");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn growth_that_both_see_stays() {
     let test = test_of(&bind(rise, &[("bind", UP, |n| 1_000.0 + n)], 3_600), "bind");
     assert_eq!(test.change, Change::Stays, "{test:#?}");
     assert!(test.conclusion.contains("growth by both") && test.conclusion.contains("this kernel differs"), "{test:#?}");
-    assert!(test.why.join(" ").contains("To the end of his axis, n = "), "{test:#?}");
+    assert!(test.why.join(" ").contains("To the end of the study's axis, n = "), "{test:#?}");
 }
 
 /// Growth that no plot of the author could show does not contradict what he saw.
@@ -196,9 +196,12 @@ fn growth_beyond_the_axis_stays() {
     let beyond: &[(&str, Direction, Cost)] = &[("bind", UP, |n| if n < 2_200.0 { 1_000.0 } else { n - 1_200.0 })];
     let test = test_of(&bind(FLAT, beyond, 3_600), "bind");
     assert_eq!(test.change, Change::Stays, "{test:#?}");
-    assert!(test.conclusion.contains("O(1) to the end of his axis by both"), "{}", test.conclusion);
+    assert!(test.conclusion.contains("O(1) to the end of the study's axis by both"), "{}", test.conclusion);
     let why = test.why.join(" ");
-    assert!(why.contains("is beyond his axis") && why.contains("To the end of his axis, n = "), "{why}");
+    assert!(
+        why.contains("is beyond the study's axis") && why.contains("To the end of the study's axis, n = "),
+        "{why}"
+    );
 }
 
 /// One method alone decides nothing.
@@ -324,7 +327,7 @@ fn the_first_test_of_2004_measured_itself_only_where_a_step_removes_it() {
     let changes = test_of(&spawn(SLOWED), "fork among sleepers");
     assert_eq!(changes.change, Change::Changes, "{changes:#?}");
     assert!(changes.why.join(" ").contains("wait for this child"), "{:#?}", changes.why);
-    assert!(changes.conclusion.contains("His second test: no significant impact"), "{}", changes.conclusion);
+    assert!(changes.conclusion.contains("The study's second test: no significant impact"), "{}", changes.conclusion);
     let stays = test_of(&spawn(SOUND), "fork among sleepers");
     assert_eq!(stays.change, Change::Stays, "{stays:#?}");
     assert!(stays.why.is_empty(), "{:#?}", stays.why);
