@@ -27,13 +27,13 @@ pub enum Error {
         known: String,
     },
     /// The descriptor is registered already.
-    #[error("descriptor {0} is registered already")]
+    #[error("descriptor {0} is already registered")]
     Registered(RawFd),
     /// The descriptor is not registered.
     #[error("descriptor {0} is not registered")]
     Unregistered(RawFd),
     /// The number of the descriptor is too high for the backend.
-    #[error("backend {backend} cannot watch descriptor {fd}: it only watches descriptors below {capacity}")]
+    #[error("backend {backend} cannot watch descriptor {fd}: it is limited to descriptors below {capacity}")]
     Capacity {
         /// The backend.
         backend: Backend,

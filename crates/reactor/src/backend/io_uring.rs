@@ -148,7 +148,7 @@ pub(crate) fn unavailable(backend: Backend, error: landau_sys::Error) -> Error {
     let reason = if error.is_not_permitted() {
         "forbidden by kernel.io_uring_disabled or by a container's system call filter"
     } else if error.is_unsupported() {
-        "this kernel has no io_uring, or one older than Linux 5.11"
+        "this kernel has no io_uring, or is older than Linux 5.11"
     } else {
         return error.into();
     };

@@ -63,7 +63,7 @@ impl Sigio {
     pub(crate) fn new() -> Result<Self> {
         let queue = SignalQueue::new().map_err(|error| Error::Unavailable {
             backend: Backend::Sigio,
-            reason: format!("{error}; a thread has about 30 real-time signals, and each such loop needs one"),
+            reason: format!("{error}; a thread has about 30 real-time signals, and each sigio event loop uses one"),
         })?;
         Ok(Self {
             queue,
@@ -250,11 +250,14 @@ impl Selector for Sigio {
     fn note(&self) -> Option<String> {
         let overflow = match self.overflow_count {
             0 => None,
-            count => Some(format!("the queue of signals overflowed {count} times; poll found what was lost")),
+            count => Some(format!("the signal queue overflowed {count} times; poll recovered the lost events")),
         };
         let polled = match self.polled.len() {
             0 => None,
-            count => Some(format!("{count} descriptors send no signals, or listen, and are polled in each wait")),
+            count => Some(format!(
+                "descriptors polled in each wait, because they send no signals to this event loop or are listening \
+                 sockets: {count}"
+            )),
         };
         let notes: Vec<_> = overflow.into_iter().chain(polled).collect();
         (!notes.is_empty()).then(|| notes.join("; "))

@@ -54,7 +54,7 @@ pub enum Error {
     #[error(transparent)]
     System(#[from] SystemError),
     /// A file is shorter than the range that was queued.
-    #[error("file truncated while it was sent: {missing} bytes are missing at offset {offset}")]
+    #[error("file truncated while it was being sent: {missing} bytes missing at offset {offset}")]
     Truncated {
         /// The offset at which the file ends.
         offset: u64,

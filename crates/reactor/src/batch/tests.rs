@@ -226,7 +226,7 @@ fn a_truncated_file_is_an_error() {
     file.set_len(400).unwrap();
     let error = batch.send(&here).unwrap_err();
     assert!(matches!(error, Error::Truncated { offset: 400, missing: 600 }), "{error}");
-    assert!(error.to_string().contains("600 bytes are missing at offset 400"));
+    assert!(error.to_string().contains("600 bytes missing at offset 400"));
     assert_eq!(batch.bytes_left(), 600);
     batch.clear();
     assert!(batch.is_empty());
