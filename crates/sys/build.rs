@@ -87,5 +87,5 @@ fn link(archive: &Path, out: &Path, linkage: &Linkage) -> Result<PathBuf, String
             return Ok(program);
         }
     }
-    Err(format!("not part of this build of landau; {}, then build landau again", linkage.remedy))
+    Err(format!("not included in this build of landau; {}, then rebuild landau", linkage.remedy))
 }

@@ -284,11 +284,11 @@ mod tests {
     fn each_limit_on_processes_has_its_own_command() {
         let cases = [
             (
-                "pids.max of the control group /a is 22, 22 exist in it",
+                "pids.max of the control group /a is 22, 22 are in use",
                 "raise pids.max of the control group (systemd: TasksMax=)",
             ),
-            ("kernel.pid_max is 32768, 32768 exist", "sysctl -w kernel.pid_max=65536"),
-            ("kernel.threads-max is 1000, 999 exist", "sysctl -w kernel.threads-max=2000"),
+            ("kernel.pid_max is 32768, 32768 are in use", "sysctl -w kernel.pid_max=65536"),
+            ("kernel.threads-max is 1000, 999 are in use", "sysctl -w kernel.threads-max=2000"),
             ("RLIMIT_NPROC is 400", "prlimit --pid $$ --nproc=800"),
         ];
         for (why, raise) in cases {
@@ -309,8 +309,8 @@ mod tests {
         assert_eq!(raise_descriptors(NR_OPEN_MAX, NR_OPEN_MAX, Some(NR_OPEN_MAX)), "");
         assert_eq!(raise_descriptors(20_000, 20_000, None), "ulimit -n 40000");
 
-        assert_eq!(raise_processes("kernel.pid_max is 4194304, 4194303 exist"), "");
-        assert_eq!(raise_processes("kernel.pid_max is 4000000, 3 exist"), "sysctl -w kernel.pid_max=4194304");
+        assert_eq!(raise_processes("kernel.pid_max is 4194304, 4194303 are in use"), "");
+        assert_eq!(raise_processes("kernel.pid_max is 4000000, 3 are in use"), "sysctl -w kernel.pid_max=4194304");
         assert_eq!(raise_sysctl("kernel.threads-max", 0x3fff_ffff), "");
         assert_eq!(raise_sysctl("vm.max_map_count", 2_000_000_000), "sysctl -w vm.max_map_count=2147483647");
         assert_eq!(raise_sysctl("fs.file-max", i64::MAX as u64), "");

@@ -58,9 +58,12 @@ pub enum Failure {
     #[error(transparent)]
     Refused(#[from] Error),
     /// A child died before the helper killed it.
-    #[error("a child died early, while child {pid} was being made or ended; something else may have killed it")]
+    #[error(
+        "a child died early (noticed while child {pid} was being created or killed); another process may have \
+         killed it"
+    )]
     DiedEarly {
-        /// The child that was being made or ended when the death was noticed; not necessarily the one that died.
+        /// The child that was being created or killed when the death was noticed; not necessarily the one that died.
         pid: u64,
     },
     /// The fork helper does not answer.

@@ -80,7 +80,7 @@ pub fn open_base(path: &CStr) -> Result<OwnedFd> {
 /// Opens a regular file for reading. Anything else is an error. The call does not wait for the writer of a pipe.
 pub fn open_regular(path: &Path) -> std::io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("this is not a regular file")) }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("not a regular file")) }
 }
 
 /// Opens an existing file for appending. A FIFO without a reader is an error, and the call does not wait for one;
@@ -91,7 +91,7 @@ pub fn open_to_append(path: &Path) -> std::io::Result<File> {
     let is_fifo = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
     let file = match opened {
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) && is_fifo() => {
-            return Err(std::io::Error::other("nobody has opened this FIFO for reading"));
+            return Err(std::io::Error::other("no process has this FIFO open for reading"));
         }
         opened => opened?,
     };

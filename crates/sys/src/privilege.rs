@@ -186,9 +186,9 @@ impl Sandbox {
     pub fn reason(error: Error) -> &'static str {
         match error.errno {
             libc::ENOSYS if !cfg!(target_os = "linux") => "this system has no Landlock",
-            libc::ENOSYS => "this kernel has no Landlock (Linux 5.13 has), or the container forbids the call",
-            libc::EOPNOTSUPP => "Landlock is switched off; boot with lsm=landlock,… to have it",
-            _ => "Landlock refused",
+            libc::ENOSYS => "this kernel has no Landlock (it requires Linux 5.13), or the container forbids the call",
+            libc::EOPNOTSUPP => "Landlock is disabled; boot with lsm=landlock,… to enable it",
+            _ => "Landlock returned an error",
         }
     }
 }

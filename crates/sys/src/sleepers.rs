@@ -149,7 +149,7 @@ impl Sleepers {
     fn order(&mut self, op: u64, argument: u64, call: &'static str) -> Result<[u64; protocol::ANSWER_WORDS], Failure> {
         match &mut self.helper {
             Some(helper) => helper.order(op, argument, call),
-            None => Err(Failure::Gone("it was ended".to_owned())),
+            None => Err(Failure::Gone("it was stopped".to_owned())),
         }
     }
 }

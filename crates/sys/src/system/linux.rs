@@ -389,7 +389,7 @@ fn processes() -> Option<(u64, String)> {
     let mut bounds = Vec::new();
     for name in ["kernel.pid_max", "kernel.threads-max"] {
         if let Some(value) = setting(name).and_then(|text| text.parse::<u64>().ok()) {
-            bounds.push((value.saturating_sub(existing), format!("{name} is {value}, {existing} exist")));
+            bounds.push((value.saturating_sub(existing), format!("{name} is {value}, {existing} are in use")));
         }
     }
     if let Ok((soft, _)) = crate::limits::get(crate::limits::Resource::Processes)
@@ -433,7 +433,7 @@ fn processes_left_in_groups(root: &Path, group: &str) -> Option<(u64, String)> {
         let folder = root.join(group);
         let (most, now) = (number(folder.join("pids.max"))?, number(folder.join("pids.current"))?);
         let name = group.display();
-        Some((most.saturating_sub(now), format!("pids.max of the control group /{name} is {most}, {now} exist in it")))
+        Some((most.saturating_sub(now), format!("pids.max of the control group /{name} is {most}, {now} are in use")))
     };
     Path::new(group.trim_start_matches('/')).ancestors().filter_map(left).min_by_key(|(room, _)| *room)
 }
