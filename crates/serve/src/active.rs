@@ -74,7 +74,7 @@ impl Active {
                 if site.forward.take().is_some() {
                     // The rules were replaced after the request began, and the bytes after its body belong to the next
                     // request.
-                    let reason = "it is to be passed on now, and its content was discarded";
+                    let reason = "the rules changed: the request must now be forwarded, but its body was discarded";
                     site.reject_head(Reject { status: Status::SERVICE_UNAVAILABLE, reason }, &head, send_buffers);
                     return Some(Remainder::end());
                 }

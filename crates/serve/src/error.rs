@@ -71,10 +71,10 @@ pub enum Error {
     /// The sandbox is required but unavailable.
     #[error("--sandbox always: {0}")]
     Sandbox(String),
-    /// A helper thread cannot be started.
-    #[error("cannot start the thread {name}: {cause}")]
+    /// A helper thread or process cannot be started.
+    #[error("cannot start the {name}: {cause}")]
     Helper {
-        /// The name of the thread.
+        /// The thread or process.
         name: &'static str,
         /// Why.
         cause: std::io::Error,
@@ -105,7 +105,7 @@ pub enum Error {
         cause: std::io::Error,
     },
     /// A worker process ended before it was ready. It has reported the reason itself.
-    #[error("a worker process could not start")]
+    #[error("a worker process could not start; see the message above")]
     ProcessEnded,
     /// A worker panicked.
     #[error("worker {0} panicked, which is a bug; see the message above")]

@@ -216,7 +216,8 @@ pub(crate) fn answer_head(site: &mut Site, limits: &Limits, head: &[u8], send_bu
         Ok(Parsed::Complete { request, .. }) => site.answer(&request, send_buffers),
         // Unreachable: the head was complete and valid when the body began.
         Ok(Parsed::Partial) | Err(_) => {
-            let reject = Reject { status: Status::INTERNAL_SERVER_ERROR, reason: "a head that changed" };
+            let reject =
+                Reject { status: Status::INTERNAL_SERVER_ERROR, reason: "internal error: a valid head became invalid" };
             site.reject_head(reject, head, send_buffers);
             true
         }

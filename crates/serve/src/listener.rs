@@ -83,7 +83,7 @@ fn failed(listen: &Listen, cause: landau_sys::Error) -> Error {
         (ErrorKind::PermissionDenied, Listen::Tcp(_)) => {
             "; only root can bind ports below 1024: try --listen 127.0.0.1:8080"
         }
-        (ErrorKind::PermissionDenied, _) => "; the directory must be writable for the user that starts the server",
+        (ErrorKind::PermissionDenied, _) => "; the directory must be writable by the user that starts the server",
         (ErrorKind::AddrInUse, Listen::Unix(_)) => "; another program listens there: run `ss -lxp` to see which",
         (ErrorKind::AddrInUse, _) => "; another program listens there: run `ss -ltnp` to see which",
         (ErrorKind::AddrNotAvailable, _) => "; this machine has no such address",

@@ -59,8 +59,8 @@ pub(crate) fn settle(config: &mut Config, left_bytes: Option<u64>) -> Option<Str
     config.cache_bytes = cache.min(config.cache_bytes);
     (is_short || most < 2 * LEAST_BYTES * workers).then(|| {
         format!(
-            "{} of memory are left (RLIMIT_AS, RLIMIT_DATA, the control group or the system): \
-             each worker's cache has {}, and connections {} in all",
+            "only {} of memory left (RLIMIT_AS, RLIMIT_DATA, the control group or the system): \
+             cache limited to {} per worker, connections to {} in total",
             mebibytes(left),
             mebibytes(config.cache_bytes),
             mebibytes(most)
@@ -157,8 +157,8 @@ mod tests {
         let mut config = Config { workers: 2, ..Config::new(".") };
         let note = settle(&mut config, little).unwrap();
         assert!(
-            note.starts_with("40.0 MiB of memory are left")
-                && note.ends_with("has 5.0 MiB, and connections 20.0 MiB in all"),
+            note.starts_with("only 40.0 MiB of memory left")
+                && note.ends_with("cache limited to 5.0 MiB per worker, connections to 20.0 MiB in total"),
             "{note}"
         );
         assert_eq!((config.memory_bytes, config.cache_bytes), (Some(20 << 20), 5 << 20));
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!((settle(&mut config, little), config.memory_bytes), (None, Some(30 << 20)));
         assert_eq!(settle(&mut config, None), None);
         let mut config = Config { cache_bytes: 0, ..Config::new(".") };
-        assert!(settle(&mut config, Some(0)).is_some_and(|note| note.ends_with("connections 1.0 MiB in all")));
+        assert!(settle(&mut config, Some(0)).is_some_and(|note| note.ends_with("connections to 1.0 MiB in total")));
         assert!(!Memory::new(config.memory_bytes.unwrap()).is_short(), "nothing would be served");
     }
 

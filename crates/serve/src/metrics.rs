@@ -80,7 +80,7 @@ impl Metrics {
                 }
             }
         };
-        let failed = |cause| Error::Helper { name: "metrics", cause };
+        let failed = |cause| Error::Helper { name: "metrics thread", cause };
         let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(life).map_err(failed)?;
         let waker = is_ready.recv().map_err(|_| failed(std::io::ErrorKind::Other.into()))??;
         Ok(Self { must_end, waker, thread })
@@ -175,10 +175,15 @@ fn page(counted: &Counted) -> String {
     put("landau_serve_workers", "gauge", "workers", counted.workers as u64);
     if let Some(supervision) = counted.supervision {
         put("landau_serve_processes", "gauge", "worker processes that are running", supervision.running_count());
-        let about = "worker and metrics processes that ended without having been told to, and were started again";
+        let about = "worker and metrics processes that ended unexpectedly and were restarted";
         put("landau_serve_process_ends_total", "counter", about, supervision.ended_count());
     }
-    put("landau_serve_start_time_seconds", "gauge", "start time of the server, since 1970", counted.started_s);
+    put(
+        "landau_serve_start_time_seconds",
+        "gauge",
+        "start time of the server, in seconds since 1970",
+        counted.started_s,
+    );
     page
 }
 

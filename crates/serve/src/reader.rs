@@ -36,7 +36,7 @@ impl Reader {
     /// calling process must have a single thread. Fails with the error that the process reports if it could not confine
     /// itself.
     pub fn privileged(config: &Config) -> Result<Self, Error> {
-        let failed = |cause| Error::Helper { name: "reader", cause };
+        let failed = |cause| Error::Helper { name: "reader process", cause };
         let files: Vec<PathBuf> = config.files().map(Path::to_owned).collect();
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         // The child has a copy of both ends, and would not notice the end of the server if it kept this one.
@@ -83,7 +83,7 @@ fn ask(socket: &mut UnixStream, number: u32) -> std::io::Result<Vec<u8>> {
 fn gone(error: std::io::Error) -> std::io::Error {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::BrokenPipe => {
-            std::io::Error::other("the process that reads it has ended; restart the server")
+            std::io::Error::other("the reader process has ended; restart the server")
         }
         _ => error,
     }

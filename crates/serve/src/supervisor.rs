@@ -131,7 +131,7 @@ impl Process {
         let _ = self.ready.write_all(&[u8::from(server.is_sandboxed())]);
     }
 
-    /// Executes the supervisor's commands. If the supervisor is gone, stops the server and returns.
+    /// Executes the supervisor's commands. If the supervisor has exited, stops the server and returns.
     pub fn obey(mut self, remote: &Remote) {
         drop(self.ready);
         let mut byte = [0];
@@ -140,7 +140,7 @@ impl Process {
                 command.apply(remote);
             }
         }
-        (self.config.report)("the supervisor is gone; ending");
+        (self.config.report)("the supervisor has exited; stopping");
         remote.drain();
     }
 }
@@ -409,7 +409,7 @@ impl Supervisor {
             self.kill_at = Some(now + PATIENCE);
             let is_told = |running: &&Running| running.commands.is_none() || self.processes().contains(&running.pid);
             for Running { pid, .. } in self.children.iter().filter_map(|child| child.running.as_ref()).filter(is_told) {
-                (self.config.report)(&format!("process {pid} does not end and is killed"));
+                (self.config.report)(&format!("process {pid} did not stop in time; killing it"));
                 let _ = process::kill(pid.cast_unsigned());
             }
         }
@@ -427,7 +427,7 @@ impl Supervisor {
             self.supervision.running().fetch_sub(1, Ordering::Relaxed);
             "worker process"
         } else {
-            "process of the metrics"
+            "metrics process"
         };
         forget_messages(pid);
         let how = told(end);
@@ -446,7 +446,7 @@ impl Supervisor {
         };
         child.due = Some(now + child.pause);
         let when = if child.pause.is_zero() { String::new() } else { format!(" in {:?}", child.pause) };
-        (self.config.report)(&format!("{what} {pid} {how}; another one is started{when}"));
+        (self.config.report)(&format!("{what} {pid} {how}; starting another one{when}"));
     }
 
     /// Sets the alarm for the next action.
@@ -468,9 +468,9 @@ impl Supervisor {
 /// Describes how a process ended.
 fn told(end: End) -> String {
     match end {
-        End::Exited(status) => format!("ended with status {status}"),
+        End::Exited(status) => format!("exited with status {status}"),
         End::Killed(number) => {
-            format!("was ended by {}", signal::name(number).map_or(format!("signal {number}"), str::to_owned))
+            format!("was killed by {}", signal::name(number).map_or(format!("signal {number}"), str::to_owned))
         }
     }
 }

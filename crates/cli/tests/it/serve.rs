@@ -752,5 +752,5 @@ fn under_a_limit_of_memory_a_crowd_is_refused() {
     assert!((1000..CLIENTS - 500).contains(&refused), "{refused} of {CLIENTS}");
     drop(clients);
     let ran = serving.end();
-    assert!(ran.status == Some(0) && ran.err.contains("of memory are left (RLIMIT_AS"), "{ran:?}");
+    assert!(ran.status == Some(0) && ran.err.contains("of memory left (RLIMIT_AS"), "{ran:?}");
 }

@@ -106,7 +106,7 @@ fn log_format_decides_what_a_line_of_the_log_has() {
     assert!(json["time"].as_str().is_some_and(|time| time.starts_with("20") && time.ends_with('Z')), "{json}");
     assert_eq!(json, expected);
     let ran = room.landau(&["serve", "www", "--log-format", "xml"]);
-    assert!(ran.status == Some(2) && ran.err.contains("there are common, combined and json"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("expected common, combined or json"), "{ran:?}");
 }
 
 /// Returns the address and the status in each line of a log in the common format.

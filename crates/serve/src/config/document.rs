@@ -109,7 +109,9 @@ impl<'a> Table<'a> {
         let Self { entries, known, .. } = self;
         problems.extend(entries.into_iter().map(|(name, entry)| {
             if above.contains(&name) {
-                entry.problem("this key belongs above the first [[rule]]: all that is below one is part of a rule")
+                entry.problem(
+                    "this key belongs above the first [[rule]], because keys below a [[rule]] belong to that rule",
+                )
             } else {
                 entry.unknown(name, &known)
             }
@@ -135,7 +137,7 @@ impl<'a> Entry<'a> {
             .max_by(|one, other| one.0.total_cmp(&other.0));
         self.problem(match nearest {
             Some((_, word)) => format!("unknown key; did you mean {word}?"),
-            None => format!("unknown key; the keys here are {}", known.join(", ")),
+            None => format!("unknown key; expected one of {}", known.join(", ")),
         })
     }
 

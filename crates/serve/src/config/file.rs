@@ -126,10 +126,10 @@ mod tests {
         let expected = [
             "1: worker: unknown key; did you mean workers?",
             "2: root: expected a string or a number, got a date",
-            "6: rule.set-headers.X-A: a control character, such as a line end, cannot be in a field",
+            "6: rule.set-headers.X-A: a value cannot contain control characters, such as line ends",
             "7: rule.set-header: unknown key; did you mean set-headers?",
-            "9: rule: no path; path = \"/\" is for all",
-            "10: rule.set-headers.X A: not the name of a field",
+            "9: rule: no path; path = \"/\" matches all paths",
+            "10: rule.set-headers.X A: not a valid name",
         ];
         assert_eq!(problems(text), expected);
     }
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_key_of_the_file_below_a_rule_is_told_where_it_belongs() {
         let told = problems("[[rule]]\npath = '/a'\nlisten = ':80'\n");
-        let why = "this key belongs above the first [[rule]]: all that is below one is part of a rule";
+        let why = "this key belongs above the first [[rule]], because keys below a [[rule]] belong to that rule";
         assert_eq!(told, [format!("3: rule.listen: {why}")]);
     }
 
@@ -151,11 +151,11 @@ mod tests {
             ("rule.proxy.set-headers.x", "proxy = { to = 'http://a', set-headers = { X = 'a', x = 'b' } }"),
         ] {
             let told = problems(&format!("[[rule]]\npath = '/a/'\n{line}\n"));
-            assert_eq!(told, [format!("3: {key}: the same field is here in another case, which makes no difference")]);
+            assert_eq!(told, [format!("3: {key}: duplicate field: names are case-insensitive")]);
         }
         for line in ["types = { '.A' = 'a/b', a = 'a/c' }", "error-pages = { 404 = '/a', '0404' = '/b' }"] {
             let told = problems(&format!("[[rule]]\npath = '/a/'\n{line}\n"));
-            assert!(told.len() == 1 && told[0].ends_with("the same key is here in another form"), "{told:?}");
+            assert!(told.len() == 1 && told[0].ends_with("duplicate key, in another form"), "{told:?}");
         }
         let fine = "[[rule]]\npath = '/a/'\nset-headers = { X = ['a', 'b'] }\nadd-headers = { x = 'c' }\n";
         assert!(ConfigFile::parse(fine, KNOWN).is_ok());

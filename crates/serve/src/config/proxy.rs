@@ -66,7 +66,7 @@ fn read_table(table: &mut Table<'_>, line: usize, patterns: &[Pattern], problems
     let before = problems.len();
     let upstream = table.read("to", problems, |entry| entry.parse(Upstream::new));
     if upstream.is_none() && problems.len() == before {
-        problems.push(table.problem("no upstream server; to = \"http://HOST:PORT\" or to = \"unix:PATH\""));
+        problems.push(table.problem("no upstream server; set to = \"http://HOST:PORT\" or to = \"unix:PATH\""));
     }
     let path = table.read("path", problems, |entry| entry.parse(|text| PathTemplate::new(text, patterns)));
     let mut time = |key, default, problems: &mut Vec<Problem>| {
@@ -115,7 +115,7 @@ fn name(text: &str) -> Result<String, String> {
 fn removed_name(text: &str) -> Result<String, String> {
     let name = name(text)?;
     if name.eq_ignore_ascii_case(Field::Host.name()) {
-        return Err("a request has this field; use set-headers".to_owned());
+        return Err("every request has this field; change it with set-headers".to_owned());
     }
     Ok(name)
 }
@@ -155,14 +155,14 @@ mod tests {
         };
         for (proxy, expected) in [
             ("true", "3: rule.proxy: expected a string, got true or false"),
-            ("'http://a/b'", "3: rule.proxy: \"http://a/b\": a path belongs into path"),
-            ("{ connect-timeout = '1s' }", "no upstream server; to ="),
-            ("{ to = 'https://a' }", "3: rule.proxy.to: \"https://a\": an upstream server is asked without TLS"),
+            ("'http://a/b'", "3: rule.proxy: \"http://a/b\": put the path into the key `path`"),
+            ("{ connect-timeout = '1s' }", "no upstream server; set to ="),
+            ("{ to = 'https://a' }", "3: rule.proxy.to: \"https://a\": TLS to upstream servers is not supported"),
             ("{ to = 'http://a', path = '/{rest}' }", "{rest} needs a rule for directories"),
             ("{ to = 'http://a', connect-timeout = '0s' }", "3: rule.proxy.connect-timeout: "),
             ("{ to = 'http://a', set-headers = { Connection = 'x' } }", "the server writes this field"),
-            ("{ to = 'http://a', set-headers = { X = \"a\\nb\" } }", "a control character"),
-            ("{ to = 'http://a', remove-headers = 'host' }", "a request has this field"),
+            ("{ to = 'http://a', set-headers = { X = \"a\\nb\" } }", "control characters"),
+            ("{ to = 'http://a', remove-headers = 'host' }", "every request has this field"),
             ("{ to = 'http://a', tos = 1 }", "3: rule.proxy.tos: unknown key; did you mean to?"),
         ] {
             assert!(problem(proxy).contains(expected), "{proxy}: {}", problem(proxy));

@@ -14,7 +14,7 @@ pub(super) fn read(entry: &Entry<'_>, above: &[&str], problems: &mut Vec<Problem
     let mut rule = Rule::default();
     match table.read("path", problems, patterns) {
         Some(patterns) => rule.patterns = patterns,
-        None if problems.len() == before => problems.push(table.problem("no path; path = \"/\" is for all")),
+        None if problems.len() == before => problems.push(table.problem("no path; path = \"/\" matches all paths")),
         None => {}
     }
     fields(&mut table, &mut rule, problems);
@@ -62,7 +62,7 @@ impl FieldNames {
     /// Adds a name; fails if it is already present in another case.
     pub(super) fn add(&mut self, name: &str, entry: &Entry<'_>) -> Result<(), Problem> {
         let is_new = self.0.insert(name.to_ascii_lowercase());
-        let problem = || entry.problem("the same field is here in another case, which makes no difference");
+        let problem = || entry.problem("duplicate field: names are case-insensitive");
         is_new.then_some(()).ok_or_else(problem)
     }
 }
@@ -101,7 +101,7 @@ fn redirects(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>
         })
         .unwrap_or_default();
     if status.is_some() && !matches!(rule.settings.redirect, Change::Set(_)) && problems.len() == before {
-        problems.push(table.problem("redirect-status is part of redirect, which this rule does not set"));
+        problems.push(table.problem("redirect-status requires redirect, which this rule does not set"));
     }
     rule.settings.https = table
         .read("https", problems, |entry| match entry.flag() {
@@ -126,7 +126,7 @@ fn access(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
         })
         .unwrap_or_default();
     if burst.is_some() && !matches!(settings.rate, Change::Set(_)) && problems.len() == before {
-        problems.push(table.problem("burst is part of rate, which this rule does not set"));
+        problems.push(table.problem("burst requires rate, which this rule does not set"));
     }
     settings.bandwidth = table
         .read("bandwidth", problems, |entry| {
@@ -145,7 +145,7 @@ fn patterns(entry: &Entry<'_>) -> Result<Vec<Pattern>, Problem> {
 /// Reads a list that must not be empty: a rule that matches nothing protects nothing.
 fn listed<T>(entry: &Entry<'_>, parse: impl FnMut(&str) -> Result<T, String>) -> Result<Vec<T>, Problem> {
     let read = entry.parse_each(parse)?;
-    if read.is_empty() { Err(entry.problem("an empty list")) } else { Ok(read) }
+    if read.is_empty() { Err(entry.problem("the list is empty")) } else { Ok(read) }
 }
 
 fn networks(entry: &Entry<'_>) -> Result<Arc<Networks>, Problem> {
@@ -158,7 +158,7 @@ fn auth(table: &mut Table<'_>, problems: &mut Vec<Problem>) -> Option<Auth> {
     let path = table.read("users", problems, Entry::text);
     let realm = table.read("realm", problems, |entry| entry.parse(realm)).unwrap_or_else(|| "files".to_owned());
     if path.is_none() {
-        problems.push(table.problem("no users; users = \"FILE\" names a file of htpasswd -B"));
+        problems.push(table.problem("no users; set users = \"FILE\", a file written by htpasswd -B"));
     }
     Some(Auth { realm, path: path?.into(), line: table.line, users: Users::default() })
 }
@@ -166,7 +166,7 @@ fn auth(table: &mut Table<'_>, problems: &mut Vec<Problem>) -> Option<Auth> {
 /// Checks a realm, which is sent as a quoted string.
 fn realm(text: &str) -> Result<String, String> {
     if text.contains(['"', '\\']) {
-        return Err("a realm has neither quotes nor backslashes".to_owned());
+        return Err("a realm cannot contain quotes or backslashes".to_owned());
     }
     field::check_value(text).map(str::to_owned)
 }
@@ -183,10 +183,14 @@ fn cors(table: &mut Table<'_>, problems: &mut Vec<Problem>) -> Option<Cors> {
     let is_for_all = origins.iter().any(|origin| origin == "*");
     let has_origins = !origins.is_empty();
     if !has_origins {
-        problems.push(table.problem("no origins; origins = \"*\" is for all sites"));
+        problems.push(table.problem("no origins; origins = \"*\" permits all sites"));
     }
     if is_for_all && credentials {
-        problems.push(table.problem("credentials need named origins: any site could read what a user's cookies show"));
+        problems.push(
+            table.problem(
+                "credentials require a list of origins: with *, any site could read the data of logged-in users",
+            ),
+        );
     }
     let origins = if is_for_all { Vec::new() } else { origins };
     has_origins.then_some(Cors { origins, credentials, methods, headers, expose, max_age })
@@ -223,7 +227,7 @@ fn pairs<'a, K: Ord, V>(
         let own = parse_key(name).map_err(|why| entry.problem(why));
         match own.and_then(|own| Ok((own, entry.parse(&parse)?))) {
             Ok((own, _)) if pairs.contains_key(&own) => {
-                problems.push(entry.problem("the same key is here in another form"));
+                problems.push(entry.problem("duplicate key, in another form"));
             }
             Ok((own, value)) => drop(pairs.insert(own, (entry, value))),
             Err(problem) => problems.push(problem),
@@ -246,7 +250,7 @@ fn fallback(text: &str) -> Result<String, String> {
         return Err("expected a path that begins with a slash or with {path}".to_owned());
     }
     if text.split('/').any(|part| part == "." || part == "..") {
-        return Err("a path has no . and .. here".to_owned());
+        return Err("this path cannot contain the segments . and ..".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -254,7 +258,7 @@ fn fallback(text: &str) -> Result<String, String> {
 /// Checks and encodes the path of an error page.
 fn page(text: &str) -> Result<Arc<[u8]>, String> {
     if !text.starts_with('/') || text.contains('\0') || text.split('/').any(|part| part == "..") {
-        return Err("expected the path of a file below the served directory, which begins with a slash".to_owned());
+        return Err("expected a file below the served directory, as a path that begins with a slash".to_owned());
     }
     let mut encoded = Vec::new();
     target::encode(text.as_bytes(), &mut encoded);
@@ -263,13 +267,13 @@ fn page(text: &str) -> Result<Arc<[u8]>, String> {
 
 fn error_status(text: &str) -> Result<Status, String> {
     let number = text.parse().ok().filter(|number| (400..600).contains(number));
-    number.map(Status).ok_or_else(|| "the keys are the numbers of errors, from 400 on".to_owned())
+    number.map(Status).ok_or_else(|| "expected an error status, from 400 to 599, as the key".to_owned())
 }
 
 fn ending_of(text: &str) -> Result<String, String> {
     let ending = text.strip_prefix('.').unwrap_or(text);
     if ending.is_empty() || ending.contains(['.', '/']) {
-        return Err("the keys are endings of names, without the dot".to_owned());
+        return Err("expected a file name extension, such as html, as the key".to_owned());
     }
     Ok(ending.to_ascii_lowercase())
 }

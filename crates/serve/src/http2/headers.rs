@@ -69,7 +69,8 @@ impl TableUpdate {
 
 const TOO_LONG: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" };
 
-pub(super) const TOO_LATE: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the body did not come in time" };
+pub(super) const TOO_LATE: Reject =
+    Reject { status: Status::REQUEST_TIMEOUT, reason: "the body did not arrive in time" };
 
 impl Session {
     /// Begins a header block of a new stream, or of a request's trailer.
@@ -187,7 +188,7 @@ impl Session {
             _ => None,
         };
         if origin.has_ended && promised.is_some_and(|length| length > 0) {
-            return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"));
+            return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content does not have the announced length"));
         }
         if origin.has_ended {
             return self.answer(desk, origin, &request, head, None);
@@ -235,7 +236,7 @@ impl Session {
         own.has_ended = true;
         match &mut own.phase {
             Phase::Receiving(upload) if upload.promised.is_some_and(|promised| upload.got != promised) => {
-                Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"))
+                Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content does not have the announced length"))
             }
             Phase::Receiving(_) => self.continue_upload(desk, stream, true),
             Phase::Relaying(relay) => {
@@ -270,7 +271,7 @@ impl Session {
         early: Option<Early>,
     ) -> Result<(), Fault> {
         // The head was valid when it was kept.
-        let invalid = |_| Fault::Stream(Code::INTERNAL_ERROR, "a head that changed");
+        let invalid = |_| Fault::Stream(Code::INTERNAL_ERROR, "internal error: a valid head became invalid");
         let request = request::parse(head, desk.limits).map_err(invalid)?;
         self.answer(desk, origin, &request, head, early)
     }
@@ -298,7 +299,10 @@ impl Session {
                     self.begin_relay(origin, forward, head, &Early::new())
                 }
                 // The rules were replaced after the request began, and its content was discarded.
-                None => Err(Fault::Stream(Code::REFUSED_STREAM, "it is to be passed on now, and was not before")),
+                None => Err(Fault::Stream(
+                    Code::REFUSED_STREAM,
+                    "the rules changed: the request must now be forwarded, but its content was discarded",
+                )),
             };
         }
         let serial = desk.site.wait_for_entry(desk.number);

@@ -15,7 +15,7 @@ use landau_reactor::{Batch, Interest};
 use landau_wire::http2::frame::{self, HEADER_BYTES};
 use landau_wire::http2::{Code, Fault, INITIAL_WINDOW, response};
 
-const FLOW: Fault = Fault::Stream(Code::FLOW_CONTROL_ERROR, "more than the window");
+const FLOW: Fault = Fault::Stream(Code::FLOW_CONTROL_ERROR, "more content than the window allows");
 
 /// Content that arrives before it is known whether the request is forwarded.
 #[derive(Debug)]

@@ -311,7 +311,7 @@ impl Session {
                 self.is_going_away = true;
                 Ok(())
             }
-            Frame::PushPromise => protocol("a client pushes"),
+            Frame::PushPromise => protocol("PUSH_PROMISE from a client"),
             Frame::PingAck(payload) if self.reset_answered(payload, &mut desk.buffers.out) => Ok(()),
             Frame::SettingsAck | Frame::PingAck(_) | Frame::Ignored => self.pay(desk),
         }
@@ -320,18 +320,18 @@ impl Session {
     /// Charges the budget for frames that request nothing.
     pub(super) fn pay(&mut self, desk: &Desk<'_>) -> Result<(), Fault> {
         let is_paid = self.frames.take(desk.now_ms);
-        is_paid.then_some(()).ok_or(Fault::Connection(Code::ENHANCE_YOUR_CALM, "too many frames that ask for nothing"))
+        is_paid.then_some(()).ok_or(Fault::Connection(Code::ENHANCE_YOUR_CALM, "too many frames without a request"))
     }
 
     fn pay_for_reset(&mut self, desk: &Desk<'_>) -> Result<(), Fault> {
         let is_paid = self.resets.take(desk.now_ms);
-        is_paid.then_some(()).ok_or(Fault::Connection(Code::ENHANCE_YOUR_CALM, "too many streams that are given up"))
+        is_paid.then_some(()).ok_or(Fault::Connection(Code::ENHANCE_YOUR_CALM, "too many reset streams"))
     }
 
     /// Fails if the client has not begun the stream: only HEADERS and PRIORITY are permitted on it.
     fn must_be_begun(&self, stream: u32) -> Result<(), Fault> {
         let is_begun = stream % 2 == 1 && stream <= self.last_stream;
-        is_begun.then_some(()).ok_or(Fault::Connection(Code::PROTOCOL_ERROR, "a frame on a stream that was not begun"))
+        is_begun.then_some(()).ok_or(Fault::Connection(Code::PROTOCOL_ERROR, "a frame on an idle stream"))
     }
 
     fn settings(&mut self, payload: &[u8]) -> Result<(), Fault> {
@@ -342,14 +342,14 @@ impl Session {
         for stream in self.streams.iter_mut() {
             stream.window += change;
             if stream.window > LARGEST_WINDOW {
-                return Err(Fault::Connection(Code::FLOW_CONTROL_ERROR, "a window became too large"));
+                return Err(Fault::Connection(Code::FLOW_CONTROL_ERROR, "a window larger than 2^31 - 1"));
             }
         }
         Ok(())
     }
 
     fn window_update(&mut self, stream: u32, increment: i64) -> Result<(), Fault> {
-        let reason = "a window became too large";
+        let reason = "a window larger than 2^31 - 1";
         if stream == 0 {
             self.send_window += increment;
             let is_valid = self.send_window <= LARGEST_WINDOW;
@@ -367,7 +367,7 @@ impl Session {
     /// Handles a request's content. Content is only counted if the request is not forwarded. Padding counts towards the
     /// window too.
     fn data(&mut self, desk: &mut Desk<'_>, header: Header, content: &[u8], is_end: bool) -> Result<(), Fault> {
-        let flow = (Code::FLOW_CONTROL_ERROR, "more than the window");
+        let flow = (Code::FLOW_CONTROL_ERROR, "more content than the window allows");
         let (id, size, len) = (header.stream, header.length as u32, content.len());
         self.must_be_begun(id)?;
         self.receive_window = self.receive_window.checked_sub(size).ok_or(Fault::Connection(flow.0, flow.1))?;
@@ -392,7 +392,7 @@ impl Session {
                 upload.got += len as u64;
                 let is_wrong = |promised| upload.got > promised || (is_end && upload.got < promised);
                 if upload.promised.is_some_and(is_wrong) {
-                    return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"));
+                    return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content does not have the announced length"));
                 }
                 if !is_end && INITIAL_WINDOW - upload.window >= WINDOW_STEP {
                     frame::write_window_update(id, INITIAL_WINDOW - upload.window, &mut desk.buffers.out);

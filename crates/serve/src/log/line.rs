@@ -29,7 +29,7 @@ impl FromStr for LogFormat {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
-        found.map(|(_, one)| *one).ok_or_else(|| "there are common, combined and json".to_owned())
+        found.map(|(_, one)| *one).ok_or_else(|| "expected common, combined or json".to_owned())
     }
 }
 

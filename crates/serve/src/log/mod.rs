@@ -28,7 +28,7 @@ impl FromStr for LogTarget {
     /// Parses a path, or `-` for standard output.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "" => Err("a path, or - for standard output".to_owned()),
+            "" => Err("expected a path, or - for standard output".to_owned()),
             "-" => Ok(Self::Output),
             path => Ok(Self::File(path.into())),
         }

@@ -135,7 +135,7 @@ impl Writer {
             let _ = end.send(());
         };
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(life);
-        let thread = thread.map_err(|cause| Error::Helper { name: "log", cause })?;
+        let thread = thread.map_err(|cause| Error::Helper { name: "log thread", cause })?;
         // Cannot fail: it is set only once.
         let _ = shared.thread.set(thread.thread().clone());
         has_opened.recv().map_err(|_| failed(&log.target)(std::io::ErrorKind::Other.into()))??;
@@ -249,8 +249,8 @@ impl Work {
                 (self.report)(&format!("log {}: reopened", self.log.target));
             }
             Err(error) => (self.report)(&format!(
-                "log {}: cannot be opened again: {error}; the old file is written on. \
-                 Its folder must be writable for the user that the server runs as",
+                "log {}: cannot reopen: {error}; still writing to the old file. \
+                 The log's directory must be writable by the user that the server runs as",
                 self.log.target
             )),
         }
@@ -276,7 +276,7 @@ impl Work {
                 if self.has_failed.replace(error.kind()) != Some(error.kind()) {
                     let target = &self.log.target;
                     (self.report)(&format!(
-                        "log {target}: {error}; lines are dropped and counted until it can be written"
+                        "log {target}: {error}; lines are dropped and counted until the log is writable again"
                     ));
                 }
                 Some(rest.split(|&byte| byte == b'\n').count() as u64 - 1)
@@ -410,7 +410,7 @@ mod tests {
         make_fifo();
         let Bench { shared, counters, .. } = bench(LogFormat::Common);
         let error = Writer::start(&log, shared, vec![counters], Counters::default(), quiet()).unwrap_err().to_string();
-        assert!(error.contains("log: nobody has opened this FIFO for reading"), "{error}");
+        assert!(error.contains("log: no process has this FIFO open for reading"), "{error}");
         std::fs::remove_file(&path).unwrap();
         let Bench { shared, counters, mut feed } = bench(LogFormat::Common);
         let writer = Writer::start(&log, shared, vec![counters], Counters::default(), beside(report)).unwrap();
@@ -418,7 +418,7 @@ mod tests {
         std::fs::rename(&path, &old).unwrap();
         make_fifo();
         writer.remote().reopen();
-        while !SAID.lock().unwrap().contains("FIFO for reading; the old file is written on") {
+        while !SAID.lock().unwrap().contains("open for reading; still writing to the old file") {
             std::thread::yield_now();
         }
         put(&mut feed);

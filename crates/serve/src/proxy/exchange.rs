@@ -139,7 +139,7 @@ impl Exchange {
         let len = content.len() as u64;
         if let Body::Bytes(left) = &mut self.body {
             let rest = left.checked_sub(len).filter(|&rest| !is_end || rest == 0);
-            *left = rest.ok_or(Malformed("the content is not as long as promised"))?;
+            *left = rest.ok_or(Malformed("the content does not have the announced length"))?;
             self.has_body_ended = *left == 0;
         } else {
             self.has_body_ended |= is_end;

@@ -51,7 +51,9 @@ fn canonical(network: IpNet) -> Result<IpNet, String> {
     let IpNet::V6(v6) = network else { return Ok(network) };
     let Some(v4) = v6.addr().to_ipv4_mapped() else { return Ok(network) };
     let prefix = v6.prefix_len().checked_sub(96).and_then(|prefix| Ipv4Net::new(v4, prefix).ok());
-    prefix.map(IpNet::V4).ok_or_else(|| "a network of IPv4 addresses has at least 96 bits here".to_owned())
+    prefix
+        .map(IpNet::V4)
+        .ok_or_else(|| "a network of IPv4-mapped addresses must have a prefix of at least 96 bits".to_owned())
 }
 
 /// The users who may read, by name and password.

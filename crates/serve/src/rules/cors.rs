@@ -29,7 +29,7 @@ impl Cors {
         if text == "*" || (is_whole && is_plain) {
             return Ok(text.to_owned());
         }
-        Err("an origin is https://HOST or https://HOST:PORT in lower case, without a path; * is for all".to_owned())
+        Err("expected https://HOST or https://HOST:PORT in lower case, without a path, or * for all origins".to_owned())
     }
 
     /// Checks a method or the name of a field.

@@ -73,7 +73,7 @@ fn is_one_of(name: &str, names: &[&str]) -> bool {
 pub(crate) fn check_token(text: &str) -> Result<(), String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if text.is_empty() || !text.bytes().all(is_token) {
-        return Err("not the name of a field".to_owned());
+        return Err("not a valid name".to_owned());
     }
     Ok(())
 }
@@ -84,7 +84,7 @@ pub(crate) fn check_name(name: &str, is_added: bool) -> Result<(), String> {
     match name.to_ascii_lowercase().as_str() {
         "content-type" => Err("the server writes this field; use types or default-type".to_owned()),
         "www-authenticate" => Err("the server writes this field; use auth".to_owned()),
-        "vary" if !is_added => Err("the server writes this field too; use add-headers".to_owned()),
+        "vary" if !is_added => Err("the server also writes this field; use add-headers".to_owned()),
         _ if is_one_of(name, &OWN) => Err("the server writes this field".to_owned()),
         _ => Ok(()),
     }
@@ -93,7 +93,7 @@ pub(crate) fn check_name(name: &str, is_added: bool) -> Result<(), String> {
 /// Checks the value of a field: control characters could end the line (response splitting).
 pub(crate) fn check_value(value: &str) -> Result<&str, String> {
     if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
-        return Err("a control character, such as a line end, cannot be in a field".to_owned());
+        return Err("a value cannot contain control characters, such as line ends".to_owned());
     }
     Ok(value.trim_matches([' ', '\t']))
 }

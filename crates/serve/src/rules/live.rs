@@ -62,7 +62,7 @@ impl Display for Reload {
             Self::Done { changed, kept, warnings } => {
                 write!(f, "rules reloaded")?;
                 if !changed.is_empty() {
-                    write!(f, "; restart the server for the changes of {}", changed.join(", "))?;
+                    write!(f, "; restart the server to apply the changes of {}", changed.join(", "))?;
                 }
                 kept.iter().try_for_each(|why| write!(f, "; {why}; its previous addresses stay in use"))?;
                 warnings.iter().try_for_each(|warning| write!(f, "; warning: {warning}"))
@@ -184,7 +184,7 @@ impl LiveRules {
             let upstream = &proxy.upstream;
             if is_sandboxed && !self.upstreams.iter().any(|known| known == upstream) {
                 let text = &upstream.text;
-                return Err(format!("{text}: restart the server, whose sandbox permits no connection to it"));
+                return Err(format!("{text}: the sandbox does not permit connections to it; restart landau serve"));
             }
             resolver.resolve(upstream)
         };
@@ -412,7 +412,7 @@ mod tests {
         assert!(told.starts_with("rules reloaded; warning: ") && told.contains("serve.toml:2: rule.path: "), "{told}");
         write("allow = '10.0.0.1'");
         let Reload::Failed(why) = live.reload(&Reader::default(), false) else { panic!("it was taken") };
-        assert!(why.contains("serve.toml:2: rule.path: \"/private\" is one path"), "{why}");
+        assert!(why.contains("serve.toml:2: rule.path: \"/private\" matches only this path"), "{why}");
         assert!(live.current().policy(b"/private").unwrap().access.is_for_all(), "the previous rules stay");
     }
 

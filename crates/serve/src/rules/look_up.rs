@@ -169,7 +169,9 @@ const NO: char = '!';
 fn must_read_files() -> Result<(), String> {
     let is_denied = |path: &&&str| File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     match FILES.iter().find(is_denied) {
-        Some(path) => Err(format!("the sandbox does not permit reading {path}; restart the server to look it up")),
+        Some(path) => {
+            Err(format!("the sandbox does not permit reading {path}; restart the server to look up the name"))
+        }
         None => Ok(()),
     }
 }

@@ -22,9 +22,9 @@ impl Rules {
         let (from, to) = (String::from_utf8_lossy(&start), redirect.target(&start)?);
         let to = String::from_utf8_lossy(&to);
         let reason = if from == to {
-            format!("{from} is redirected to itself; let a rule behind this one have redirect = false for it")
+            format!("{from} redirects to itself; add a later rule with redirect = false for it")
         } else {
-            format!("{from} is redirected to {to}, and that again, without end; a rule with redirect = false ends it")
+            format!("{from} redirects to {to}, which redirects without end; add a later rule with redirect = false")
         };
         Some(Problem { line: redirect.line, key: "rule.redirect".to_owned(), reason })
     }
@@ -67,8 +67,7 @@ mod tests {
             let problems = ConfigFile::parse(&rules.concat(), &[]).err().unwrap_or_default();
             problems.iter().map(ToString::to_string).collect()
         };
-        let itself = "3: rule.redirect: /a/x is redirected to itself; let a rule behind this one have redirect = false \
-             for it";
+        let itself = "3: rule.redirect: /a/x redirects to itself; add a later rule with redirect = false for it";
         assert_eq!(told(&[("/a/", "'/a/{rest}'")]), [itself]);
         for wrong in [
             &[("/a/", "'/a/b/{rest}'")][..],

@@ -31,11 +31,13 @@ impl Pattern {
         check(text)?;
         check_language(text)?;
         let texts = match text.strip_suffix("**").unwrap_or(text).strip_suffix('/') {
-            _ if text.is_empty() => return Err("a pattern begins with a slash, or is a pattern of names".to_owned()),
+            _ if text.is_empty() => {
+                return Err("expected a path that begins with a slash, or a pattern of names, such as *.php".to_owned());
+            }
             // The directory's own path is included, so that unauthorised clients cannot find out whether it exists.
             Some(folder) if text.starts_with('/') => vec![format!("{folder}/**"), folder.to_owned()],
             _ if text.starts_with('/') => vec![text.to_owned()],
-            _ if text.contains('/') => return Err("a pattern with a slash begins with one".to_owned()),
+            _ if text.contains('/') => return Err("a pattern that contains a slash must begin with one".to_owned()),
             _ => vec![format!("/**/{text}")],
         };
         let globs = texts.iter().filter(|text| !text.is_empty()).map(|text| glob(text)).collect::<Result<_, _>>()?;
@@ -64,14 +66,14 @@ pub(super) fn below<'a>(folder: &str, path: &'a [u8]) -> Option<&'a [u8]> {
 /// Refuses a pattern that cannot match any path, because paths are decoded and cleaned first.
 fn check(text: &str) -> Result<(), String> {
     if text.contains("//") {
-        return Err("a path has no empty segments".to_owned());
+        return Err("a path cannot contain empty segments (//)".to_owned());
     }
     if text.split('/').any(|part| part == "." || part == "..") {
-        return Err("a path has no segments . and ..".to_owned());
+        return Err("a path cannot contain the segments . and ..".to_owned());
     }
     let is_escape = |bytes: &[u8]| bytes[0] == b'%' && bytes[1..].iter().all(u8::is_ascii_hexdigit);
     if text.as_bytes().windows(3).any(is_escape) {
-        return Err("a pattern is for decoded paths; write the character itself, or [%] for a percent sign".to_owned());
+        return Err("patterns match decoded paths; write the character itself, or [%] for a percent sign".to_owned());
     }
     Ok(())
 }
@@ -81,15 +83,15 @@ fn check_language(text: &str) -> Result<(), String> {
     if text.starts_with(['~', '^']) || text.starts_with("= ") || text.contains('\\') {
         return Err(
             "regular expressions are not supported: * and ? match within a name, ** any number of directories, \
-             {a,b} either, [a-z] one byte of these; *.php is for these names in any directory, and /a/ for a directory \
-             with everything in it; a character in brackets, such as [~], is only itself"
+             {a,b} either, [a-z] one byte of these; *.php matches these names in any directory, and /a/ a directory \
+             with everything in it; a character in brackets, such as [~], matches only itself"
                 .to_owned(),
         );
     }
     if text.replace("[?]", "").split_once('?').is_some_and(|(_, behind)| behind.contains('=')) {
         return Err(
-            "a pattern does not match the query: the ? matches any one byte here; leave the query out, or write [?] \
-             for the character itself"
+            "a pattern does not match the query, and ? matches any one byte; omit the query, or write [?] for a \
+             literal question mark"
                 .to_owned(),
         );
     }

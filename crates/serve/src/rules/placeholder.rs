@@ -22,8 +22,8 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     match found {
         None => Ok(()),
         Some(found) => Err(format!(
-            "{found} is not replaced; only {REST} is, by the path below the rule's directory, and the query of the \
-             request is kept without it; write %7B, %7D or %24 for the character itself"
+            "{found} is not a placeholder; the only one is {REST}, the path below the rule's directory. The query of \
+             the request is always kept. Write %7B, %7D or %24 for the character itself"
         )),
     }
 }

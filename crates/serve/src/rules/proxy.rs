@@ -86,11 +86,11 @@ impl Upstream {
             return Ok(Self { text: text.to_owned(), place, authority, addresses: OnceLock::new() });
         }
         if text.starts_with("https://") {
-            return Err("an upstream server is asked without TLS: http://HOST:PORT or unix:PATH".to_owned());
+            return Err("TLS to upstream servers is not supported; use http://HOST:PORT or unix:PATH".to_owned());
         }
         let authority = text.strip_prefix("http://").ok_or("expected http://HOST:PORT or unix:PATH")?;
         if authority.contains(['/', '?', '#']) {
-            return Err("a path belongs into path: path = \"/{rest}\" leaves out the rule's directory".to_owned());
+            return Err("put the path into the key `path`: path = \"/{rest}\" omits the rule's directory".to_owned());
         }
         let (host, port) = host_and_port(authority).ok_or("expected http://HOST:PORT")?;
         let place = Place::Tcp { host: host.to_owned(), port };
@@ -204,10 +204,10 @@ impl PathTemplate {
             return Ok(Self { before: text.to_owned(), after: None, folders: Vec::new() });
         };
         if !before.ends_with('/') {
-            return Err("{rest} must be behind a slash".to_owned());
+            return Err("{rest} must follow a slash".to_owned());
         }
         if after.contains(REST) {
-            return Err("{rest} may be in a path once".to_owned());
+            return Err("{rest} may occur only once in a path".to_owned());
         }
         let folder = |pattern: &Pattern| {
             pattern.folder.clone().ok_or("{rest} needs a rule for directories, such as /old/, without wildcards")

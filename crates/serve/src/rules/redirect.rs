@@ -21,13 +21,15 @@ impl Redirect {
         let is_url = ["http://", "https://"].iter().any(|scheme| to.len() > scheme.len() && to.starts_with(scheme));
         // Two slashes would begin the name of another host.
         if !is_url && (!to.starts_with('/') || to.starts_with("//")) {
-            return Err("expected a path that begins with one slash, or an URL with http:// or https://".to_owned());
+            return Err("expected a path that begins with one slash, or a URL with http:// or https://".to_owned());
         }
         if !to.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("a URL has neither spaces nor letters beyond ASCII; encode them as %XX".to_owned());
+            return Err("a URL cannot contain spaces or non-ASCII characters; encode them as %XX".to_owned());
         }
         if to.contains('#') {
-            return Err("a target has no fragment: the query of the request would be behind it".to_owned());
+            return Err(
+                "a target cannot have a fragment, because the query of the request is appended after it".to_owned()
+            );
         }
         placeholder::check(to)?;
         let mut folders = Vec::new();
@@ -35,7 +37,7 @@ impl Redirect {
             // If `{rest}` could be part of the host, the author of a link could choose the host.
             let path_at = to.find("://").map_or(Some(0), |at| to[at + 3..].find('/').map(|slash| at + 3 + slash));
             if path_at.is_none_or(|path_at| to.find(REST).is_some_and(|rest| rest < path_at + 1)) {
-                return Err("{rest} must be behind a slash of the path".to_owned());
+                return Err("{rest} must follow a slash in the path".to_owned());
             }
             for pattern in patterns {
                 let folder = pattern.folder.clone();

@@ -129,7 +129,8 @@ impl Rules {
         if homes.is_empty() || forwards || !site.root.is_dir() || !homes.iter().all(is_missing) {
             return None;
         }
-        let reason = format!("{}: no such file below {}; a line of text is sent", page.path, site.root.display());
+        let reason =
+            format!("{}: no such file below {}; a plain-text error is sent instead", page.path, site.root.display());
         Some(Problem { line: page.line, key: page.key.clone(), reason })
     }
 
@@ -145,8 +146,8 @@ impl Rules {
         if policy.forwards() && self.policy(below.as_bytes()).is_some_and(|policy| policy.forwards()) {
             let what = names(&self.missing(&held, path, below.as_bytes()))?;
             let reason = format!(
-                "{path:?} is one path: requests for what is below it, such as {below}, are passed on without {what}; \
-                 \"{path}/\" protects what is below it too"
+                "{path:?} matches only this path: requests for paths below it, such as {below}, are forwarded without \
+                 {what}; write \"{path}/\" to cover them too"
             );
             return Some((reason, false));
         }
@@ -162,8 +163,8 @@ impl Rules {
             let Some(what) = names(&missing) else { continue };
             let is_error = is_plain && missing.iter().any(|one| one.is_for_readers);
             let reason = format!(
-                "{path:?} is one path, and {} is a directory: {what} does not apply to {open}; \"{path}/\" protects \
-                 what is in it too",
+                "{path:?} matches only this path, but {} is a directory: {open} is not covered by {what}; write \
+                 \"{path}/\" to cover its contents too",
                 folder.display()
             );
             if is_error {
@@ -269,8 +270,8 @@ mod tests {
         let (errors, warnings) =
             survey(&room, false, "[[rule]]\npath = [\n '/file',\n '/private',\n]\ndeny = '::/0'\n");
         let expected = format!(
-            "4: rule.path: \"/private\" is one path, and {} is a directory: deny does not apply to \
-             /private/secret.txt; \"/private/\" protects what is in it too",
+            "4: rule.path: \"/private\" matches only this path, but {} is a directory: /private/secret.txt is not \
+             covered by deny; write \"/private/\" to cover its contents too",
             folder.display()
         );
         assert_eq!((errors, warnings), (vec![expected], Vec::new()));
@@ -334,8 +335,8 @@ mod tests {
             survey(&room, false, &rules)
         };
         let (errors, warnings) = told("[[rule]]\npath = '/admin'\ndeny = '::/0'\nrate = '1/s'\n");
-        let expected = "5: rule.path: \"/admin\" is one path: requests for what is below it, such as /admin/x, are \
-             passed on without deny and rate; \"/admin/\" protects what is below it too";
+        let expected = "5: rule.path: \"/admin\" matches only this path: requests for paths below it, such as /admin/x, \
+             are forwarded without deny and rate; write \"/admin/\" to cover them too";
         assert_eq!((errors, warnings), (Vec::new(), vec![expected.to_owned()]));
         for fine in [
             "[[rule]]\npath = '/admin/'\ndeny = '::/0'\n",

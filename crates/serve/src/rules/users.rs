@@ -47,7 +47,7 @@ impl Users {
             let (name, hash) = line.split_once(':').ok_or_else(|| format!("line {}: expected NAME:HASH", place + 1))?;
             // Some files have further columns.
             let hash = hash.split(':').next().unwrap_or_default().trim_end();
-            let why = if name.is_empty() { Err("there is no name") } else { check(hash) };
+            let why = if name.is_empty() { Err("the name is missing") } else { check(hash) };
             why.map_err(|why| format!("line {}: {name:?}: {why}", place + 1))?;
             hashes.insert(name.to_owned(), hash.to_owned());
         }
@@ -83,21 +83,21 @@ impl Users {
 fn check(hash: &str) -> Result<(), &'static str> {
     if BCRYPT.iter().any(|beginning| hash.starts_with(beginning)) {
         let is_whole = hash.parse::<bcrypt::HashParts>().is_ok_and(|parts| (4..=31).contains(&parts.get_cost()));
-        return if is_whole { Ok(()) } else { Err("the bcrypt hash is not whole") };
+        return if is_whole { Ok(()) } else { Err("the bcrypt hash is truncated or malformed") };
     }
     let kind = SHA_CRYPT.iter().position(|beginning| hash.starts_with(beginning));
     let kind = kind.ok_or("the hash is neither bcrypt (htpasswd -B) nor SHA-crypt (openssl passwd -6)")?;
     let rest = &hash[SHA_CRYPT[kind].len()..];
     let rest = match rest.strip_prefix("rounds=").and_then(|rounds| rounds.split_once('$')) {
         Some((rounds, rest)) if rounds.parse().is_ok_and(|rounds: u32| rounds >= sha_crypt::Params::ROUNDS_MIN) => rest,
-        Some(_) => return Err("the number of rounds is not one of SHA-crypt"),
+        Some(_) => return Err("invalid number of SHA-crypt rounds"),
         None => rest,
     };
     let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'.' | b'/');
     let is_whole = rest.split_once('$').is_some_and(|(salt, digest)| {
         !salt.is_empty() && digest.len() == SHA_LETTERS[kind] && digest.bytes().all(is_letter)
     });
-    if is_whole { Ok(()) } else { Err("the SHA-crypt hash is not whole") }
+    if is_whole { Ok(()) } else { Err("the SHA-crypt hash is truncated or malformed") }
 }
 
 impl Login {

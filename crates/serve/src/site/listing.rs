@@ -274,7 +274,7 @@ fn write_pages(page: &mut String, view: View, cut: Option<usize>) {
     match cut {
         Some(_) if view.page + 1 < MOST_PAGES => page.push_str(&link(view.page + 1, "Next page")),
         Some(most) => {
-            let _ = write!(page, " This list was cut: there are more than {most} entries.");
+            let _ = write!(page, " The list is truncated: there are more than {most} entries.");
         }
         None => {}
     }

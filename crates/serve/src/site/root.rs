@@ -166,8 +166,8 @@ impl Root {
             if !is_passing(error) && self.notices.is_new(Notice::Failed(error.errno)) {
                 let (path, hint) = (self.path.display(), self.hint(error));
                 (self.report)(&format!(
-                    "{path}: {error}; what was opened there before is still served, and a new directory is not \
-                     seen{hint}"
+                    "{path}: {error}; the directory that was opened earlier is still served, and a new one is not \
+                     noticed{hint}"
                 ));
             }
             Followed::Failed

@@ -111,7 +111,7 @@ fn chain(path: &Path, reader: &Reader) -> Result<Vec<CertificateDer<'static>>, E
     webpki::EndEntityCert::try_from(&chain[0]).map_err(|error| match error {
         webpki::Error::UnsupportedCertVersion => wrong(
             path,
-            "the certificate is of X.509 version 1, which has no host names; create one with openssl req -x509 -addext \
+            "the certificate uses X.509 version 1, which has no host names; create one with openssl req -x509 -addext \
              subjectAltName=DNS:NAME",
         ),
         error => wrong(path, format!("the certificate cannot be read: {error}")),

@@ -76,7 +76,7 @@ impl Session {
     /// an alert, are collected in the session.
     pub(crate) fn receive(&mut self, bytes: &mut [u8], plain: &mut Vec<u8>) -> Result<Received, rustls::Error> {
         if self.stage == Stage::Failed {
-            return Err(rustls::Error::General("an error came before".to_owned()));
+            return Err(rustls::Error::General("the session has already failed".to_owned()));
         }
         self.stage = self.stage.max(Stage::Shaking);
         if self.incoming.is_empty() {

@@ -122,7 +122,7 @@ impl<T: Transport> Worker<T> {
     #[cold]
     fn refuse_for_memory(&mut self, number: u32) {
         self.counters.memory_refused().add(1);
-        let reject = Reject { status: Status::SERVICE_UNAVAILABLE, reason: "no memory for a request in parts" };
+        let reject = Reject { status: Status::SERVICE_UNAVAILABLE, reason: "no memory for a partial request" };
         self.refuse_begun(number, reject);
     }
 

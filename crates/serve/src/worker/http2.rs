@@ -85,7 +85,7 @@ impl<T: Transport> Worker<T> {
     pub(super) fn begin_http2(&mut self, number: u32, bytes: &[u8]) {
         let Some(connection) = self.table.get(number) else { return };
         if connection.is_tls || !connection.is_new() {
-            let reason = "HTTP/2 within a connection of HTTP/1.1, or over TLS without ALPN";
+            let reason = "HTTP/2 on an HTTP/1.1 connection, or over TLS without ALPN";
             self.send_buffers.clear();
             self.site.reject(Reject { status: Status::BAD_REQUEST, reason }, &mut self.send_buffers);
             return self.deliver(number, crate::exchange::Remainder::end());

@@ -366,7 +366,7 @@ impl<T: Transport> Worker<T> {
             State::Fresh | State::Preface => self.counters.heads_late().add(1),
             State::Head | State::Body => {
                 self.counters.heads_late().add(1);
-                let reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the head did not come in time" };
+                let reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the head did not arrive in time" };
                 return self.refuse_begun(number, reject);
             }
             State::Sending if connection.is_tls && is_handshaking => self.counters.heads_late().add(1),

@@ -487,12 +487,12 @@ fn unusable_certificates_are_errors() {
         (vec![pair(&one.certificate, &encrypted)], "the key is encrypted; write a copy without a password: openssl"),
         (vec![pair(&one.certificate, &old)], "the key is encrypted"),
         // This FIFO has no writer; opening it once waited for ever.
-        (vec![pair(&one.certificate, &pipe)], "this is not a regular file"),
+        (vec![pair(&one.certificate, &pipe)], "not a regular file"),
         (vec![pair(&one.certificate, &two.key)], "the key does not belong to the certificate"),
         (vec![pair(Path::new("/nowhere"), &two.key)], "tls /nowhere: "),
         (
             vec![files("version1")],
-            "version1.pem: the certificate is of X.509 version 1, which has no host names; create",
+            "version1.pem: the certificate uses X.509 version 1, which has no host names; create",
         ),
     ];
     for (tls, expected) in cases {

@@ -183,7 +183,7 @@ mod tests {
             ("symlinks", "expected inside, never or anywhere"),
             ("sandbox", "expected never, if-possible or always"),
             ("accept", "expected own, steered, shared, handed or multishot"),
-            ("log-format", "there are common, combined and json"),
+            ("log-format", "expected common, combined or json"),
             ("proxy-protocol", "expected an address, a network such as 10.0.0.0/8 or 2001:db8::/32, or unix"),
             ("log", "expected FILE"),
             ("workers", "expected N"),
