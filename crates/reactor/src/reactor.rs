@@ -325,7 +325,8 @@ impl Reactor {
     /// waits for ever. [`next_event`](Self::next_event) returns the events. Unreturned events of the previous wait are
     /// dropped; conditions that still hold are reported again, and so are deadlines.
     ///
-    /// A wait that is interrupted by a signal has no events.
+    /// A signal that interrupts the wait ends it without an error. Such a wait finds no new readiness, but it still
+    /// reports deadlines that have passed, and readiness that was already known.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.keep_deadlines();
         self.pass_on_changes()?;
@@ -476,7 +477,7 @@ pub(crate) fn shorter_ms(timeout: Option<Duration>, due_ms: Option<u32>) -> i32 
     shorter.map_or(-1, |ms| ms.min(LONGEST_MS).cast_signed())
 }
 
-/// Ignores the interruption of a wait by a signal: the wait has found nothing.
+/// Ignores the interruption of a wait by a signal: the wait has found no new readiness.
 fn ignore_interruption(error: Error) -> Result<()> {
     match error {
         Error::System(error) if error.is_interrupted() => Ok(()),

@@ -16,7 +16,8 @@
 //!    the next waits or when it is dropped. Earlier results must not be reported afterwards; the reactor ensures this
 //!    with the key.
 //! 5. `wait` appends its results and returns: at once if a descriptor is ready, otherwise when one becomes ready or the
-//!    timeout has passed. An interrupted wait has found nothing. It makes one system call if the backend allows that.
+//!    timeout has passed. An interrupted wait fails with EINTR and has appended only readiness that was known before
+//!    it slept; the reactor uses that, and ignores the error. A wait makes one system call if the backend allows that.
 //!    It may report only some of the ready descriptors (a batch), as long as it reports the others in the waits that
 //!    follow.
 //! 6. A *level-triggered* selector reports a ready descriptor in each wait. An *edge-triggered* selector reports it

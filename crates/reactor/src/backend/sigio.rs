@@ -49,7 +49,7 @@ pub(crate) struct Sigio {
     watches: Vec<Watch>,
     /// Descriptors that the next wait checks.
     check: Vec<RawFd>,
-    /// Descriptors that send no signals.
+    /// Descriptors that are polled in each wait: those whose source is `Poll`.
     polled: Vec<RawFd>,
     /// Numbers that are marked as suspect.
     suspects: Vec<RawFd>,
@@ -85,7 +85,7 @@ impl Sigio {
         }
     }
 
-    /// Waits for a signal, or for a descriptor that sends none.
+    /// Waits for a signal, or for a descriptor that is polled.
     fn sleep(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()> {
         self.entries.clear();
         self.entries.push(self.queue.as_raw_fd(), poll::READ);

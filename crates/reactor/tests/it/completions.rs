@@ -199,7 +199,8 @@ fn what_has_arrived_is_seen_before_it_is_taken() {
     });
 }
 
-/// Four buffers of 64 bytes for three fast senders, and buffers that are recycled late: a starved connection continues.
+/// Three fast senders, and buffers that are recycled late: a starved connection continues. With the small options there
+/// are four buffers of 64 bytes.
 #[test]
 fn starved_connections_lose_no_data() {
     each(|ring| {
