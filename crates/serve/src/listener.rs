@@ -233,16 +233,13 @@ fn inherited(number: RawFd) -> landau_sys::Result<(OwnedFd, Listen)> {
     stream::set_blocking(&socket, false)?;
     if !landau_sys::socket::is_stream(&socket)? {
         // A datagram socket cannot listen.
-        return Err(landau_sys::Error { call: "listen", errno: NO_STREAM });
+        return Err(landau_sys::Error::not_supported("listen"));
     }
     // The file of an inherited Unix socket is not ours to remove.
     let address = TcpListener::from(socket.try_clone().map_err(|error| landau_sys::Error::from_io("dup", &error))?);
     let listen = address.local_addr().map_or(Listen::Inherited(number), Listen::Tcp);
     Ok((socket, listen))
 }
-
-/// "Socket operation not supported": `EOPNOTSUPP` of this system, by the standard library's name for it.
-const NO_STREAM: i32 = 95;
 
 /// Binds a Unix socket. Only a stale socket file is replaced.
 fn unix(listen: &Listen, path: &Path) -> Result<OwnedFd, Error> {

@@ -42,6 +42,11 @@ impl Error {
         Self { call, errno: libc::ENOSYS }
     }
 
+    /// Returns the error of a call that descriptors of this kind do not support (EOPNOTSUPP).
+    pub const fn not_supported(call: &'static str) -> Self {
+        Self { call, errno: libc::EOPNOTSUPP }
+    }
+
     /// Returns the error of an argument that `call` would reject (EINVAL).
     pub const fn invalid(call: &'static str) -> Self {
         Self { call, errno: libc::EINVAL }
