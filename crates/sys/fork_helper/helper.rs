@@ -498,7 +498,8 @@ fn grow_resident(bytes: u64) -> u64 {
     0
 }
 
-/// Splits a region into mappings by changing the protection of every second page. Returns 0 or an error number.
+/// Splits a region into mappings by changing the protection of every second part. A part has the size of the
+/// largest page, 64 KiB. Returns 0 or an error number.
 fn grow_mappings(count: u64) -> u64 {
     const PAGE_BYTES_MAX: usize = 65_536;
     const PROT_READ: c_int = 1;

@@ -1,6 +1,6 @@
 //! The fork helper in a pid namespace: sleepers that hold chosen pids, and a child that is timed among them.
 //!
-//! Four kinds of processes run this program. The *monitor* is the one that the worker starts; it stays outside the
+//! Five kinds of processes run this program. The *monitor* is the one that the worker starts; it stays outside the
 //! namespace and only waits. It creates two others: *init*, the first process of the namespace, and the *timer*, which
 //! carries out the worker's orders. The sleepers are children of the timer itself, of a *second parent* that the timer
 //! controls over a socket, or, like orphans, of init.

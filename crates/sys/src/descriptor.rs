@@ -183,7 +183,7 @@ fn close_ranges(keep: &[RawFd]) -> Result<()> {
     Ok(())
 }
 
-/// The system without close_range, or a filter of system calls that refuses it.
+/// Fails: only Linux's `close_range` is used.
 #[cfg(not(target_os = "linux"))]
 fn close_ranges(_: &[RawFd]) -> Result<()> {
     Err(Error::unsupported("close_range"))

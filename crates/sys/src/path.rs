@@ -128,7 +128,7 @@ pub fn is_local(folder: &impl AsFd) -> bool {
     asked == 0 && LOCAL.contains(&kind)
 }
 
-/// Returns true: on this system nobody asks.
+/// Returns true: on this system every file system is treated as local.
 #[cfg(not(target_os = "linux"))]
 pub fn is_local(_: &impl AsFd) -> bool {
     true
