@@ -80,7 +80,8 @@ impl ConnectionLimiter {
 
 type Counts = HashMap<IpAddr, u32, RandomState>;
 
-/// Connections by address. An address without connections takes no memory.
+/// Connections by address. An address without connections takes no memory, unless the limit is 0, which the command
+/// line refuses.
 #[derive(Debug)]
 struct Addresses {
     most: u32,

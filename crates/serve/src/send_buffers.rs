@@ -15,8 +15,8 @@ pub(crate) struct SendBuffers {
     pub(crate) content: u64,
     /// Whether the connection ends after this output.
     pub(crate) close: bool,
-    /// The bandwidth limit of the connection from now on, in bytes per second, if a rule sets one. There is then a
-    /// batch, or no content.
+    /// The bandwidth limit of the connection from now on, in bytes per second, if a rule sets one. Content of the
+    /// server itself is then in the batch; content of an upstream server is in `bytes`.
     pub(crate) pacing: Option<u64>,
     /// Whether memory is short. Fewer responses are then made at a time, so that a client holds less memory.
     pub(crate) is_scarce: bool,

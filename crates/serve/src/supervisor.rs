@@ -103,7 +103,7 @@ impl Supervision {
         self.running().load(Ordering::Relaxed)
     }
 
-    /// Returns the number of worker processes that ended unexpectedly.
+    /// Returns the number of worker and metrics processes that ended unexpectedly.
     pub(crate) fn ended_count(self) -> u64 {
         self.ended().load(Ordering::Relaxed)
     }

@@ -7,7 +7,8 @@ use landau_wire::http::Field;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a connection may take to be established: twice the kernel's first retransmission, and one more.
+/// How long a connection may take to be established: long enough for two repetitions of a lost SYN, which the kernel
+/// sends after 1 s and, at the latest, after 3 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long an upstream server may send nothing, as in nginx.

@@ -200,7 +200,7 @@ impl Exchange {
         self.forward.is_expecting && !self.has_permission && !self.has_body
     }
 
-    /// Returns whether the client has to end its body before the connection takes another request.
+    /// Returns whether the client's body has ended. Until then the connection takes no other request.
     pub(crate) fn has_body_ended(&self) -> bool {
         self.has_body_ended
     }

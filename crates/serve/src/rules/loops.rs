@@ -47,7 +47,7 @@ impl Rules {
     }
 }
 
-/// Returns paths that the rule may match: one in each directory, those without wildcards, and its target.
+/// Returns paths that the rule may match: each directory and a path in it, those without wildcards, and its target.
 fn starts(rule: &Rule, redirect: &Redirect) -> Vec<Vec<u8>> {
     let of_pattern = |folder: &String| [format!("{folder}/x"), format!("{folder}/")];
     let folders = rule.patterns.iter().filter_map(|pattern| pattern.folder.as_ref()).flat_map(of_pattern);

@@ -14,7 +14,7 @@ const SHA_CRYPT: [&str; 2] = ["$5$", "$6$"];
 /// The number of letters in a SHA-crypt digest, in the order of [`SHA_CRYPT`].
 const SHA_LETTERS: [usize; 2] = [43, 86];
 
-/// The maximum length of a name with its password; longer ones are refused.
+/// The maximum length of a name with its password, in base64; longer ones are refused.
 const LONGEST_BYTES: usize = 1024;
 
 /// Users, by name.

@@ -595,7 +595,7 @@ pub(super) fn is_settled(status: &FileStatus, read: Duration) -> bool {
     read >= changed + STEP
 }
 
-/// The number of times that a small file is read again if it changes meanwhile.
+/// The number of times that a small file is read, at most, if it changes meanwhile.
 const READS: u32 = 4;
 
 /// Returns a small file's content, or the descriptor of a large file. A file that changes meanwhile is read again. If

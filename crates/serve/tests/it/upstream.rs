@@ -159,7 +159,8 @@ fn a_request_is_written_anew() {
     }
 }
 
-/// Sends a request on a separate connection and reads everything. Returns it lossless, and without the date.
+/// Sends a request on a separate connection and reads everything. Returns it without the date, and with
+/// `U+FFFD` in place of invalid UTF-8.
 fn all(site: &Site, request: &str) -> String {
     let mut client = site.connect();
     client.send(request.as_bytes());
