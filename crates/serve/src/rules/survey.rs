@@ -335,8 +335,8 @@ mod tests {
             survey(&room, false, &rules)
         };
         let (errors, warnings) = told("[[rule]]\npath = '/admin'\ndeny = '::/0'\nrate = '1/s'\n");
-        let expected = "5: rule.path: \"/admin\" matches only this path: requests for paths below it, such as /admin/x, \
-             are forwarded without deny and rate; write \"/admin/\" to cover them too";
+        let expected = "5: rule.path: \"/admin\" matches only this path: requests for paths below it, such as \
+             /admin/x, are forwarded without deny and rate; write \"/admin/\" to cover them too";
         assert_eq!((errors, warnings), (Vec::new(), vec![expected.to_owned()]));
         for fine in [
             "[[rule]]\npath = '/admin/'\ndeny = '::/0'\n",
