@@ -51,7 +51,7 @@ fn crash_text(crash: &Crash) -> String {
     let place = crash.last_n.map_or(String::new(), |n| format!(" after n = {n}"));
     let again = match crash.same_place {
         Some(true) => ", at the same step in each boot",
-        Some(false) => ", at another step in the next boot",
+        Some(false) => ", at a different step in the next boot",
         None => "",
     };
     format!("{}{place}{again}", crash.meaning)

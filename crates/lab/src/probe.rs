@@ -174,7 +174,7 @@ mod tests {
         let program = Path::new("/proc/self/exe");
         let error =
             probe(named("kvm").unwrap(), &kernel, program, Some(cache.path()), &mut |_| {}).unwrap_err().to_string();
-        assert!(error.contains("linux.uml, user-mode Linux, which needs the platform uml"), "{error}");
+        assert!(error.contains("linux.uml (user-mode Linux); use --platform uml"), "{error}");
         assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 0);
     }
 }

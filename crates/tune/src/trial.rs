@@ -205,7 +205,7 @@ mod tests {
         trial.set(&[true, true]).unwrap();
         plant(room.path(), "vm.dirty_ratio", "30");
         let error = trial.set(&[false, true]).unwrap_err().to_string();
-        assert!(error.contains("was 40 and is 30: somebody else"), "{error}");
+        assert!(error.contains("expected 40, found 30: another process"), "{error}");
         let restored = trial.restore().unwrap();
         let complaints: Vec<String> = restored.iter().filter_map(Restored::complaint).collect();
         assert!(complaints.len() == 1 && complaints[0].contains("vm.dirty_ratio is 30"), "{complaints:?}");

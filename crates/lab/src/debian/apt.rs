@@ -272,7 +272,9 @@ fn problems(err: &str) -> Vec<String> {
                 let suite = suite.last().unwrap_or("a suite").trim_end_matches("InRelease").to_owned();
                 let suite = if suite.is_empty() { "a suite".to_owned() } else { suite };
                 let key = key.split_whitespace().next().unwrap_or_default();
-                format!("{suite} is signed by key {key}, which this host lacks; a newer debian-archive-keyring has it")
+                format!(
+                    "{suite} is signed by key {key}, which is not installed on this host; upgrade debian-archive-keyring"
+                )
             }
             None if line.ends_with("is not signed.") || line.starts_with("Some index files failed") => continue,
             None => line.to_owned(),
@@ -340,7 +342,7 @@ mod tests {
                    W: Some index files failed to download. They have been ignored, or old ones used instead.\n";
         let found = problems(err);
         assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[0].starts_with("trixie is signed by key 6ED0E7B82643E131, which this host lacks"), "{found:?}");
+        assert!(found[0].starts_with("trixie is signed by key 6ED0E7B82643E131, which is not installed"), "{found:?}");
         assert!(found[1].contains("Could not resolve"));
     }
 

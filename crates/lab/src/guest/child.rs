@@ -97,6 +97,6 @@ fn prepare(job: &Job) -> Result<Vec<String>, String> {
 fn refuse_sysctls(job: &Job) -> Result<Vec<String>, String> {
     match job.sysctls.keys().next() {
         None => Ok(Vec::new()),
-        Some(name) => Err(format!("{name} would be set for the whole system, which other programs use")),
+        Some(name) => Err(format!("cannot set {name}: it would change the whole system, which other processes use")),
     }
 }

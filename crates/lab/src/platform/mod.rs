@@ -139,7 +139,7 @@ impl dyn Platform + '_ {
             _ => "a kernel to boot",
         };
         let (name, names, origin) = (self.name(), names_for(&kernel.kind), &kernel.origin);
-        Err(Error::Guest(format!("the platform `{name}` cannot run {origin}, {is}, which needs the platform {names}")))
+        Err(Error::Guest(format!("the platform `{name}` cannot run {origin} ({is}); use --platform {names}")))
     }
 }
 

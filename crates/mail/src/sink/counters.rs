@@ -79,7 +79,7 @@ counters! {
         tls_failures "connections closed because TLS failed",
         plain_bytes_discarded "unencrypted bytes after STARTTLS, discarded",
         idle_closed "connections closed because the client was idle",
-        descriptors_short "pauses of accepting because no descriptor was free",
+        descriptors_short "pauses in accepting connections because no descriptor was free",
         bytes_received "bytes received",
         bytes_sent "bytes sent",
     }

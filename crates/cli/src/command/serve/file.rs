@@ -103,7 +103,7 @@ fn values(flag: &clap::Arg) -> String {
     let refused = parser().try_get_matches_from([format!("--{}=true", flag.get_long().unwrap_or_default())]);
     let text = refused.err().map(|error| error.to_string()).unwrap_or_default();
     let reason = text.lines().next().and_then(|line| line.split_once(">': ")).map(|(_, reason)| reason);
-    if let Some(reason) = reason.filter(|reason| reason.starts_with("expected ") || reason.starts_with("there are ")) {
+    if let Some(reason) = reason.filter(|reason| reason.starts_with("expected ")) {
         return reason.to_owned();
     }
     let names = flag.get_value_names().unwrap_or_default().iter().map(clap::builder::Str::as_str);
