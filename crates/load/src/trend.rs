@@ -159,8 +159,8 @@ mod tests {
         series
     }
 
-    /// A server with a load of 0.9 is stationary: of a hundred runs, few seem to grow. The latency of one with a load of
-    /// 1.05 grows in each.
+    /// A server with a load of 0.9 is stationary: of a hundred runs, few seem to grow. With a load of 1.05 the latency
+    /// grows in each.
     #[test]
     fn stationary_queue_does_not_grow_and_an_overloaded_one_does() {
         let grows = |service_ns: [u64; 2]| {

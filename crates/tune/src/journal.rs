@@ -78,8 +78,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Fails if another trial is running, if a killed trial has left a journal, if a setting has changed since the trial
-    /// was planned, or if the folder cannot be used.
+    /// Fails if another trial is running, if a killed trial has left a journal, if a setting has changed since the
+    /// trial was planned, or if the directory cannot be used.
     pub fn open(root: &Root, profile: &str, entries: Vec<Entry>) -> Result<Self, Error> {
         let folder = root.path(FOLDER);
         let above = folder.parent().unwrap_or(&folder);

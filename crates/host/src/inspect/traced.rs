@@ -65,8 +65,8 @@ impl<'a> Window<'a> {
         let interleaved = sum(|task| task.returns + task.overlaps);
         let moves = sum(|task| task.moves);
         let evidence = vec![format!(
-            "{} made calls on {}; a task returned to a connection, or made a call on another one while it was open, {}; \
-             a connection moved to another thread {}",
+            "{} made calls on {}; a task returned to a connection, or made a call on another one while it was open, \
+             {}; a connection moved to another thread {}",
             counted(serving.len() as u64, "task", "tasks"),
             counted(connections, "connection", "connections"),
             counted(interleaved, "time", "times"),

@@ -272,9 +272,7 @@ fn problems(err: &str) -> Vec<String> {
                 let suite = suite.last().unwrap_or("a suite").trim_end_matches("InRelease").to_owned();
                 let suite = if suite.is_empty() { "a suite".to_owned() } else { suite };
                 let key = key.split_whitespace().next().unwrap_or_default();
-                format!(
-                    "{suite} is signed by key {key}, which is not installed on this host; upgrade debian-archive-keyring"
-                )
+                format!("{suite} is signed by key {key}, which is not installed here; upgrade debian-archive-keyring")
             }
             None if line.ends_with("is not signed.") || line.starts_with("Some index files failed") => continue,
             None => line.to_owned(),
