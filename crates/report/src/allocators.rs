@@ -274,7 +274,7 @@ mod tests {
         let constant = row(&measured(|_| 1.0, [1.0; 5]));
         assert_eq!(constant.visits.outcome, "flat");
         let text = render(&[scan, constant], "random", 9.0, Layout { width: 100, color: false });
-        assert!(text.contains("model: n²/pid_max visits are expected; measured were ×1"), "{text}");
+        assert!(text.contains("model: n²/pid_max visits are expected; ×1"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 }

@@ -442,7 +442,7 @@ mod tests {
         fs::remove_file(&link).unwrap();
         symlink("net:[1]", &link).unwrap();
         let refused = restore(&root, false, false).unwrap_err().to_string();
-        assert!(refused.contains("the network namespace net:[2], and this is net:[1]"), "{refused}");
+        assert!(refused.contains("the network namespace net:[2], but this process is in net:[1]"), "{refused}");
         assert!(left(&root).unwrap().is_some(), "the journal stays");
         fs::remove_file(&link).unwrap();
         symlink("net:[2]", &link).unwrap();

@@ -379,7 +379,7 @@ fn an_upgrade_in_place_is_refused() {
         let mut said = BufReader::new(serving.child.stderr.take().unwrap());
         serving.signal("-USR2");
         let line = next_line(&mut said);
-        assert!(line.starts_with("landau: SIGUSR2: the program cannot be replaced"), "{line}");
+        assert!(line.starts_with("landau: SIGUSR2: in-place upgrade is not supported"), "{line}");
         assert!(serving.get("/a").ends_with("hello"));
         assert_eq!(serving.end().status, Some(0));
     }

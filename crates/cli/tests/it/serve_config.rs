@@ -53,7 +53,7 @@ fn check_opens_what_the_file_names() {
         ("root = 'www'\n\nlisten = 'tls::1'\n", "3: listen: cannot listen at tls:[::]:1: no certificate; add "),
         ("root = 'www'\nmax-line = '5KiB'\nmax-head = '4KiB'\n", "2: max-line: 5120: a request line is a part of"),
         ("root = 'www'\nsandbox-read = 'none'\n", "2: sandbox-read: cannot open none (--sandbox-read): "),
-        ("root = 'www'\nlisten = [':1', 'tls::1']\n", "2: listen: [::]:1 and tls:[::]:1: an address is with"),
+        ("root = 'www'\nlisten = [':1', 'tls::1']\n", "2: listen: [::]:1 and tls:[::]:1: an address cannot serve"),
     ] {
         let ran = check(text);
         let expected = format!("landau: serve.toml:{expected}");

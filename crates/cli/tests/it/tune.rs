@@ -140,7 +140,7 @@ fn runs_that_a_trial_cannot_make_are_refused() {
     for (words, said) in [
         (&["run", "dup", "--against", "same"][..], "defines its two sides itself"),
         (&["run", "--resume", "x"], "cannot resume"),
-        (&["list"], "write the run to measure, as in: landau tune try PROFILE -- run bind; `list` is there"),
+        (&["list"], "pass the run to measure, as in: landau tune try PROFILE -- run bind; found `list` instead"),
         (&["bind"], "found `bind` instead of `run`"),
         (&["run", "bind", "--pass", "3"], "after `--`, in `run bind --pass 3`: unexpected argument '--pass'"),
         (&["run", "--help"], "--help and --version cannot be measured"),

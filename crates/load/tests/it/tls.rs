@@ -117,7 +117,7 @@ fn a_server_that_does_not_agree_on_http2_is_named() {
     let spec = LoadSpec { insecure: true, http2: true, connections: 1, ..spec(&server.url) };
     let outcome = run_until(&spec, &|| server.accepted.load(Ordering::SeqCst) > 1);
     let detail = outcome.metrics.failure_details.get(&Failure::Tls).cloned().unwrap_or_default();
-    assert!(outcome.metrics.responses == 0 && detail.contains("does not speak HTTP/2"), "{detail}");
+    assert!(outcome.metrics.responses == 0 && detail.contains("does not support HTTP/2"), "{detail}");
 }
 
 #[test]

@@ -530,7 +530,7 @@ mod tests {
             refused(&planted(room.path(), tracer, users, scope), 7, &error)
         };
         let traced = said(10, [5, 5], None);
-        assert_eq!(traced, "process 7 (server) is traced already, by process 9 (strace); end that one first");
+        assert_eq!(traced, "process 7 (server) is already traced by process 9 (strace); end that process first");
         assert!(said(0, [6, 5], None).contains("belongs to another user"), "{}", said(0, [6, 5], None));
         assert!(said(0, [5, 5], Some("1")).contains("sysctl kernel.yama.ptrace_scope=0"));
         assert!(said(0, [5, 5], Some("3")).contains("until the next boot"));
