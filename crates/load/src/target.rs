@@ -115,7 +115,7 @@ impl Url {
     ///
     /// # Errors
     ///
-    /// If the name does not resolve, or if one of its addresses may not be loaded: another look-up could return that
+    /// If the name does not resolve, or if one of its addresses may not be loaded: another lookup could return that
     /// one.
     pub fn resolve(&self, allowed: &[String]) -> Result<Endpoint> {
         if let Some(path) = &self.socket {

@@ -28,7 +28,7 @@ pub(crate) struct Active {
     is_counted: bool,
     /// A request that was forwarded to an upstream server; `input` holds what follows that request.
     exchange: Option<Box<Exchange>>,
-    /// The ticket of the fetch or look-up that the connection waits for. For a lingering connection, the time at which
+    /// The ticket of the fetch or lookup that the connection waits for. For a lingering connection, the time at which
     /// it ended, in milliseconds of the transport's clock.
     pub(crate) ticket: u32,
     /// The state of HTTP/2. If it is set, only the fields below it are used.

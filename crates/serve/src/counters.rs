@@ -78,7 +78,7 @@ counters! {
         files_compressed "files compressed for clients that accept compression",
         cache_hits "requests answered from the cache",
         cache_misses "requests answered from the file system",
-        remote_look_ups "look-ups on non-local file systems, by another thread",
+        remote_look_ups "lookups on non-local file systems, by another thread",
         cold_reads "reads of file data that was not in memory",
         tls_handshakes "TLS handshakes completed",
         tls_resumed "TLS handshakes that resumed a session",

@@ -2,9 +2,9 @@
 //!
 //! The three measures are independent. The process switches to another user. `PR_SET_NO_NEW_PRIVS` keeps programs that
 //! a thread executes from regaining privileges. A Landlock sandbox limits the files that can be opened to the served
-//! folder, the folder that contains it and that of the log, whatever their modes. The first measure applies to the
-//! process. The other two apply to a thread, so each thread enters the [`Sandbox`] itself after it has opened the files
-//! that it needs.
+//! directory, the directory that contains it and that of the log, whatever their modes. The first measure applies to
+//! the process. The other two apply to a thread, so each thread enters the [`Sandbox`] itself after it has opened the
+//! files that it needs.
 
 use crate::config::{Config, Listen};
 use crate::error::Error;
@@ -173,7 +173,7 @@ fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
 /// Permits reading a file and files that replace it.
 fn allow_file(rules: &mut SandboxRules, path: &Path) -> landau_sys::Result<()> {
     rules.allow(&folder_of(path), Access::Read)?;
-    // Certificates of Certbot are links into another folder.
+    // Certificates of Certbot are links into another directory.
     path.canonicalize().map_or(Ok(()), |real| rules.allow(&folder_of(&real), Access::Read))
 }
 
@@ -197,9 +197,9 @@ pub(crate) fn restrict_to_reading(config: &Config, files: &[PathBuf]) -> Result<
     Ok(())
 }
 
-/// Returns the folder that contains the served directory, and for each link in its path the folder that contains the
+/// Returns the directory that contains the served one, and for each link in its path the directory that contains the
 /// link's target. A directory that is moved there later can then be opened. The root of the file system is excluded,
-/// because a sandbox that permits everything is useless. The folder above the working directory is excluded too: a
+/// because a sandbox that permits everything is useless. The directory above the working directory is excluded too: a
 /// server of `.` stays with the directory in which it was started.
 fn containers(root: &Path) -> Vec<PathBuf> {
     // Components have no trailing slash, which would follow a link.
@@ -212,7 +212,7 @@ fn containers(root: &Path) -> Vec<PathBuf> {
     own.into_iter().chain(of_targets).filter(|folder| !is_root(folder)).collect()
 }
 
-/// Returns the folder that contains a file.
+/// Returns the directory that contains a file.
 fn folder_of(path: &Path) -> PathBuf {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
 }
@@ -221,8 +221,8 @@ fn c_path(path: &Path) -> landau_sys::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| landau_sys::Error::invalid("open"))
 }
 
-/// Switches the process, with all threads, to the user, and checks that this user can enter the folder. A folder that
-/// can be entered but not read has no listing.
+/// Switches the process, with all threads, to the user, and checks that this user can enter the served directory. A
+/// directory that can be entered but not read has no listing.
 pub(crate) fn switch_user(user: &User, config: &Config) -> Result<(), Error> {
     let folder = landau_sys::path::open_base(&c_path(&config.root)?)?;
     privilege::switch_user(user.identity)

@@ -24,7 +24,7 @@ pub(super) struct Arrival {
 #[derive(Debug)]
 pub(super) struct Measurement {
     metrics: Metrics,
-    /// Responses by status. Indexing by status costs an addition instead of a map look-up.
+    /// Responses by status. Indexing by status costs an addition instead of a map lookup.
     statuses: Vec<u64>,
     /// Requests that were due earlier are not measured.
     from_ns: u64,

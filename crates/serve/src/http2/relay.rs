@@ -70,7 +70,7 @@ pub(crate) struct Relay {
     taken: usize,
     /// The number of bytes that the client may still send.
     window: u32,
-    /// The party that must act next, after its deadline was set.
+    /// The party that must act next; `None` until a deadline is set for one.
     pub(crate) turn: Option<Turn>,
     /// The start of the time within which the client must send something.
     pub(crate) turn_began_ms: u32,

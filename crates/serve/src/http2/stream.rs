@@ -78,7 +78,7 @@ impl Content {
 pub(super) enum Phase {
     /// The request has not ended.
     Receiving(Box<Upload>),
-    /// The request waits for the look-up by another thread.
+    /// The request waits for the lookup by another thread.
     LookingUp(Box<Waiting>),
     /// The request was forwarded to an upstream server.
     Relaying(Box<Relay>),
@@ -206,7 +206,7 @@ impl Streams {
         self.all.iter_mut().find(|stream| matches!(stream.phase, Phase::Fetching(_, own) if own == serial))
     }
 
-    /// Returns the stream that waits for a look-up.
+    /// Returns the stream that waits for a lookup.
     pub(super) fn looking_up(&self, serial: u32) -> Option<u32> {
         let is_it = |stream: &&Stream| matches!(&stream.phase, Phase::LookingUp(own) if own.serial == serial);
         self.all.iter().find(is_it).map(|stream| stream.id)

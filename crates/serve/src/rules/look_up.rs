@@ -25,7 +25,7 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 /// How long it waits in total after [`PATIENCE`], however many names there are.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The files that configure the look-up of names. A sandbox permits reading them if an upstream server has a name.
+/// The files that configure the lookup of names. A sandbox permits reading them if an upstream server has a name.
 pub(crate) const FILES: [&str; 5] =
     ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 
@@ -112,7 +112,7 @@ impl<'a> Resolver<'a> {
         }
         let (tell, told) = mpsc::channel();
         let (look_up, asked) = (self.look_up, upstream.clone());
-        // The thread ends when the system gives up; the receiver is gone by then.
+        // The thread ends when the system gives up; the receiver may be gone by then.
         let ask = move || drop(tell.send(asked.find_addresses(look_up)));
         std::thread::Builder::new().name("look-up".to_owned()).spawn(ask).map_err(|error| error.to_string())?;
         told.recv_timeout(patience).map_err(|_| no_answer(patience))?

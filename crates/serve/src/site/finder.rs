@@ -1,4 +1,4 @@
-//! Look-ups on a remote file system, directory listings, the verification of passwords and compression, by other
+//! Lookups on a remote file system, directory listings, the verification of passwords and compression, by other
 //! threads. A slow file server, a directory with many entries or a costly hash therefore delays only the clients that
 //! request it.
 //!
@@ -17,7 +17,7 @@ use landau_reactor::Waker;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-/// The number of look-up threads of each worker, and so the number of concurrent requests to a file server.
+/// The number of lookup threads of each worker, and so the number of concurrent requests to a file server.
 const LOOKERS: usize = 4;
 
 /// The maximum number of logins that wait to be verified, of each worker; further ones are refused.
@@ -86,10 +86,10 @@ pub(super) enum Product {
     Compressed(Option<Entry>),
 }
 
-/// The result of a look-up.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(super) struct LookedUp {
-    /// The view of the served directory that the look-up used.
+    /// The view of the served directory that the lookup used.
     pub(super) view: lookup::View,
     pub(super) entry: Entry,
     /// The value of the place.
@@ -166,7 +166,7 @@ impl Finder {
         is_making
     }
 
-    /// Orders the look-up of a path; [`Finder::wait`] waits for it. If `follows` is set, the served directory is
+    /// Orders the lookup of a path; [`Finder::wait`] waits for it. If `follows` is set, the served directory is
     /// followed first. Returns false if there is no thread and none can be started.
     pub(super) fn look_up(&mut self, key: &[u8], place: Place, follows: bool) -> bool {
         let order = Order { key: key.into(), task: Task::LookUp(place, follows) };

@@ -34,7 +34,7 @@ pub(crate) struct Folder {
     rules: Option<Arc<LiveRules>>,
 }
 
-/// The view of one look-up: all its files are below the same root, and all its rules are from the same configuration.
+/// The view of one lookup: all its files are below the same root, and all its rules are from the same configuration.
 #[derive(Debug, Clone)]
 pub(super) struct View {
     root: Arc<OwnedFd>,
@@ -44,13 +44,13 @@ pub(super) struct View {
 /// ENOENT, which has the same number on all systems.
 const NO_ENTRY: i32 = 2;
 
-/// The maximum number of look-ups of a path whose file is replaced repeatedly.
+/// The maximum number of lookups of a path whose file is replaced repeatedly.
 const LOOK_UPS: u32 = 4;
 
 /// An open file.
 type Opened = (OwnedFd, FileStatus);
 
-/// The result of a look-up for a worker.
+/// The result of a lookup for a worker.
 #[derive(Debug)]
 pub(crate) enum Looked {
     Entry(Rc<Entry>),
@@ -58,7 +58,7 @@ pub(crate) enum Looked {
     Remote,
 }
 
-/// The result of a look-up.
+/// The result of a lookup.
 #[derive(Debug)]
 enum Found {
     /// The known entry is unchanged.
@@ -76,7 +76,7 @@ impl Folder {
         Ok(Self { root, links: config.links, index, listings: config.listings, rules })
     }
 
-    /// Returns the current view for a look-up.
+    /// Returns the current view for a lookup.
     fn view(&self) -> View {
         View { root: self.root.get(), rules: self.rules() }
     }
@@ -212,7 +212,7 @@ impl Folder {
     }
 
     /// Looks up a clean path on any file system; also makes the listing if the path is a directory to be listed.
-    /// Returns the view that the look-up used as well.
+    /// Returns the view that the lookup used as well.
     pub(super) fn look_up_waiting(&self, site: Option<&str>, path: &[u8]) -> (View, Entry) {
         let view = self.view();
         let look_up = LookUp::new(self, &view, site, path);
@@ -230,7 +230,7 @@ impl Folder {
         (view, entry)
     }
 
-    /// Lists a directory. Also returns the view that the look-up used.
+    /// Lists a directory. Also returns the view that the lookup used.
     pub(super) fn list(&self, site: Option<&str>, path: &[u8], page: listing::View) -> (View, Entry) {
         let view = self.view();
         let look_up = LookUp::new(self, &view, site, path);
@@ -240,7 +240,7 @@ impl Folder {
     }
 }
 
-/// One look-up.
+/// One lookup.
 struct LookUp<'a> {
     folder: &'a Folder,
     root: &'a OwnedFd,

@@ -42,7 +42,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The number of replacements of the served directory that one look-up follows.
+/// The number of replacements of the served directory that one lookup follows.
 const DEPLOYMENTS: u32 = 16;
 
 /// Whether a client may get the entry of a path.
@@ -64,13 +64,13 @@ enum Compressed {
     Nothing,
 }
 
-/// The result of a look-up.
+/// The result of a lookup.
 #[derive(Debug)]
 enum Found {
     Entry(Rc<Entry>),
     /// Another thread looks the entry up, or makes the listing.
     Ordered,
-    /// The served directory was replaced: the look-up must be repeated.
+    /// The served directory was replaced: the lookup must be repeated.
     Replaced,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Site {
     cache_for_ms: u32,
     /// When the served directory was last followed.
     root_checked_ms: u32,
-    /// Whether the directory must be followed before the next look-up.
+    /// Whether the directory must be followed before the next lookup.
     must_follow_root: bool,
     /// The number of replacements that the workers had noticed at that time.
     replaced_count: u64,
@@ -183,7 +183,7 @@ impl Site {
     fn follow_others(&mut self) {
         self.must_follow_root = true;
         self.forget();
-        // If opening the root may block, another thread does it with the next look-up.
+        // If opening the root may block, another thread does it with the next lookup.
         if self.folder.is_local() && self.folder.follow_others() != Followed::Failed {
             self.change_count = self.folder.change_count();
             self.note_followed();
@@ -592,7 +592,7 @@ impl Site {
                 // The next request may then find a free descriptor.
                 free_descriptors(&self.folder, &mut self.cache);
             } else if is_certain {
-                // The entry is as old as its order, however long the look-up took.
+                // The entry is as old as its order, however long the lookup took.
                 self.cache.put(&key, entry.clone(), root_checked_ms);
             }
             self.fresh = Some((key, entry));
@@ -771,7 +771,7 @@ impl Site {
         self.must_follow_root || is_due
     }
 
-    /// Records that the served directory is followed now. A request that needs no look-up must not take the turn of one
+    /// Records that the served directory is followed now. A request that needs no lookup must not take the turn of one
     /// that does.
     fn note_followed(&mut self) {
         (self.root_checked_ms, self.must_follow_root) = (self.now_ms, false);

@@ -128,7 +128,7 @@ impl Root {
         Ok(Self { path, name, current, change_count, notices, report: config.report, is_sandboxed })
     }
 
-    /// Returns the directory for one look-up, so that all its files come from the same directory.
+    /// Returns the directory for one lookup, so that all its files come from the same directory.
     pub(super) fn get(&self) -> Arc<OwnedFd> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).folder.clone()
     }

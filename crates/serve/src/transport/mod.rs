@@ -89,8 +89,8 @@ pub(crate) trait Transport: Sized {
     /// Returns the number of bytes that the transport keeps for a connection until the worker receives them.
     fn kept_bytes(&self, number: u32) -> usize;
 
-    /// Sets which events of a connection are reported. A connection that can no longer be read or written is reported
-    /// regardless of the interest.
+    /// Sets which events of a connection are reported. A connection that can be neither read nor written any more is
+    /// reported regardless of the interest.
     fn set_interest(&mut self, number: u32, fd: &OwnedFd, interest: Interest) -> Result<(), landau_reactor::Error>;
 
     /// Waits for room in the socket's buffer, after a short write.

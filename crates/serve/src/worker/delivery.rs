@@ -217,7 +217,7 @@ impl<T: Transport> Worker<T> {
         self.set_interest(number, Interest::NONE);
     }
 
-    /// Answers the requests whose look-up by another thread is complete.
+    /// Answers the requests whose lookup by another thread is complete.
     pub(super) fn take_found(&mut self) {
         while let Some(waiting) = self.site.take_found() {
             for Ticket { number, serial } in waiting {

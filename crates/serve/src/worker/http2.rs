@@ -137,7 +137,7 @@ impl<T: Transport> Worker<T> {
         self.advance_http2(number, session);
     }
 
-    /// Answers the request whose look-up by another thread is complete.
+    /// Answers the request whose lookup by another thread is complete.
     #[cold]
     pub(super) fn found_for_http2(&mut self, number: u32, serial: u32) {
         let Some(mut session) = self.take_session(number) else { return };

@@ -148,7 +148,7 @@ impl<S: Read + Write> H2<S> {
         out.extend_from_slice(content);
     }
 
-    /// Returns how much of a stream's window and of the connection's window (0) is left.
+    /// Returns how many bytes the windows of a stream and of the connection (0) both permit.
     pub(crate) fn sendable(&self, id: u32) -> usize {
         let window = |id| *self.windows.get(&id).unwrap_or(&OWN_WINDOW);
         window(0).min(window(id)).try_into().unwrap()

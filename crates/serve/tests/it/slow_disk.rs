@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 
-/// The kernel caches nothing, so that each look-up reaches the disk.
+/// The kernel caches nothing, so that each lookup reaches the disk.
 const TTL: Duration = Duration::ZERO;
 
-/// The files, each with its name as content. The look-up of the second and the content of the third are delayed.
+/// The files, each with its name as content. The lookup of the second and the content of the third are delayed.
 const FILES: [&str; 3] = ["fast", "unknown", "unread"];
 
-/// A name whose look-up fails until it is repaired; it is then the first file.
+/// A name whose lookup fails until it is repaired; it is then the first file.
 const BROKEN: &str = "broken";
 
 /// The delayed replies, until they are released.
@@ -104,7 +104,7 @@ fn file(index: usize) -> FileAttr {
 }
 
 impl Filesystem for Disk {
-    /// Enables parallel look-ups; otherwise the kernel makes one at a time in a directory.
+    /// Enables parallel lookups; otherwise the kernel makes one at a time in a directory.
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS).map_err(|_| std::io::ErrorKind::Unsupported.into())
     }
@@ -187,7 +187,7 @@ fn a_slow_disk_delays_only_those_who_wait_for_it() {
         });
         let _release = Release(disk.clone());
         assert_eq!(site.get("/fast", "").body, b"fast", "{kind:?}");
-        // A forwarded request needs no look-up, and no listing is made.
+        // A forwarded request needs no lookup, and no listing is made.
         assert_eq!(site.get("/unknown/x/?sort=size", "").status, 502, "{kind:?}");
         assert_eq!(disk.held_count(), 0, "{kind:?}");
         let names = ["unknown", "unread", "unknown"];
@@ -248,7 +248,7 @@ fn a_failing_disk_leaves_the_cache_alone() {
     }
 }
 
-/// A request that needs no look-up once took the turn to follow the served directory. A new release was then not
+/// A request that needs no lookup once took the turn to follow the served directory. A new release was then not
 /// noticed for another half of the time for which entries are trusted, repeatedly.
 #[test]
 fn a_disk_is_followed_whatever_else_is_requested() {
@@ -273,7 +273,7 @@ fn a_disk_is_followed_whatever_else_is_requested() {
     }
 }
 
-/// A result was once trusted from the end of the look-up on, however long the look-up had taken.
+/// A result was once trusted from the end of the lookup on, however long the lookup had taken.
 #[test]
 fn a_slow_look_up_is_as_old_as_its_order() {
     for kind in kinds() {
@@ -288,7 +288,7 @@ fn a_slow_look_up_is_as_old_as_its_order() {
         let mut waiting = ask(&site, "unknown");
         until(format!("{kind:?}: nobody waits"), || disk.held_count() == 1);
         clock.advance(Duration::from_millis(600));
-        // This look-up also follows the directory.
+        // This lookup also follows the directory.
         assert_eq!(site.get("/fast", "").body, b"fast", "{kind:?}");
         disk.release();
         assert_eq!(waiting.answer().unwrap().body, b"unknown", "{kind:?}");

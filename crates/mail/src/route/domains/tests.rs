@@ -40,7 +40,7 @@ impl Asked {
     }
 
     fn released(&mut self) -> Place {
-        self.domains.next_released(self.now_ns).expect("the look-up has ended").place
+        self.domains.next_released(self.now_ns).expect("the lookup has ended").place
     }
 
     /// Looks up a domain with these answers: its MX records, then the addresses.
