@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(found, ["a/c.landau.ndjson", "b.ndjson"]);
         let left_out: Vec<&str> = files.left_out.iter().map(|one| one.path.as_str()).collect();
         assert_eq!(left_out, ["gone.ndjson", "loop", "site"]);
-        assert!(files.left_out[2].reason.ends_with("it holds 1"), "{:?}", files.left_out);
+        assert!(files.left_out[2].reason.ends_with("it contains 1"), "{:?}", files.left_out);
         assert!(find(&folder.path().join("none")).is_err());
     }
 

@@ -83,7 +83,7 @@ pub enum Change {
     Faster,
     /// `b` is slower than `a`.
     Slower,
-    /// No difference is proven; a change by `Comparison::detectable` would have been seen.
+    /// No difference is proven; a change by `Comparison::detectable` would have been detected.
     NoDifferenceProven,
 }
 
