@@ -109,7 +109,7 @@ pub enum Error {
     )]
     IsManager(u32, String),
     /// System calls cannot be traced as asked.
-    #[error("cannot trace system calls: {0}; run landau inspect without --evidence to read only /proc")]
+    #[error("cannot trace system calls: {0}; use --evidence proc to read only /proc")]
     Refused(String),
     /// The server ended during the window.
     #[error("process {0} ended during the window")]

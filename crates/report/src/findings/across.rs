@@ -210,9 +210,9 @@ fn unchanged(comparisons: &Comparisons) -> Finding {
     let delta = percent(Options::default().delta);
     let but = match (all, smaller) {
         (_, 0) => String::new(),
-        (1, _) => "; it is proven to differ at all".to_owned(),
-        (_, 1) => "; 1 is proven to differ at all".to_owned(),
-        (_, many) => format!("; {many} are proven to differ at all"),
+        (1, _) => "; it is proven to differ".to_owned(),
+        (_, 1) => "; 1 is proven to differ".to_owned(),
+        (_, many) => format!("; {many} are proven to differ"),
     };
     let none = match all {
         1 => "The compared curve is not".to_owned(),

@@ -139,7 +139,7 @@ impl Slow {
             [] => return format!("{}: all of the last {all} calls are slow.", self.name),
             [causes @ .., last] => format!("{}, {last}", causes.join(", ")),
         };
-        format!("{}: {slow} of the last {all} calls are slow. Possible causes: {what}.", self.name)
+        format!("{}: {slow} of the last {all} calls are slow. Explained by: {what}.", self.name)
     }
 }
 

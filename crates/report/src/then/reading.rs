@@ -275,7 +275,7 @@ pub(super) fn reasons(by_eye: &ByEye, phase: &PhaseStudy<'_>) -> Vec<String> {
             why.extend(at_own_n(own_n, phase));
         }
         (Reading::Constant, Answer::Constant, Some(growth)) => {
-            why.push(format!("The corrected method adds the certainty: growth {growth}."));
+            why.push(format!("The corrected method adds the uncertainty: growth {growth}."));
         }
         _ => {}
     }

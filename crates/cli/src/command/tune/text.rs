@@ -92,7 +92,7 @@ pub(super) fn answer(answer: &Answer) -> String {
     } else {
         text.push_str("\nNot restored:\n");
         answer.not_restored.iter().for_each(|one| text.push_str(&bullet(one)));
-        text.push_str("landau tune restore --force restores all of them.\n");
+        text.push_str("landau tune restore --force also restores values that another process has changed.\n");
     }
     if let Some(page) = &answer.page {
         let _ = writeln!(text, "report: {page}");

@@ -170,7 +170,7 @@ mod unit {
             let error = format!("{:#}", identity(bytes).unwrap_err());
             assert!(error.contains(word), "{error}");
         };
-        refuses(b"#!/bin/sh\n", "no 64-bit ELF");
+        refuses(b"#!/bin/sh\n", "not a 64-bit ELF");
         refuses(&file(9, 183, "/libexec/ld-elf.so.1", "FreeBSD", 1, 1_400_097), "machine 183");
         refuses(&file(9, 62, "/lib64/ld-linux-x86-64.so.2", "FreeBSD", 1, 1_400_097), "the interpreter is /lib64");
         refuses(&file(9, 62, "/usr/libexec/ld.so", "OpenBSD", 1, 0), "the header's ABI is 9");

@@ -85,7 +85,7 @@ mod unit {
     #[test]
     fn each_violation_is_named() {
         for (path, text, word) in [
-            ("crates/engine/src/a.rs", "fn a() {}".to_owned(), "open with"),
+            ("crates/engine/src/a.rs", "fn a() {}".to_owned(), "begin with"),
             ("crates/engine/src/a.rs", format!("//! x\n// {} later", UNFINISHED[0]), UNFINISHED[0]),
             ("crates/engine/src/a.rs", format!("//! x\n//{}", "-".repeat(COLUMNS)), "columns"),
             ("crates/engine/Cargo.toml", "[lints.rust]\n".to_owned(), "does not inherit"),
