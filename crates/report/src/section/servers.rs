@@ -20,7 +20,7 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
     html! {
         @if !records.is_empty() {
             section #servers aria-labelledby="servers-heading" {
-                h2 #servers-heading { "Servers beside their calls" }
+                h2 #servers-heading { "Servers and their calls" }
                 p.note {
                     "The processor time that a server used for a step, and the sum of the costs of its system calls, \
                      by the curves of the same record, averaged over the pass. The calls are a lower bound: the \

@@ -255,7 +255,7 @@ pub(super) fn reasons(by_eye: &ByEye, phase: &PhaseStudy<'_>) -> Vec<String> {
     let growth = judged.growth.map(|one| text::growth_text(one, judged.unit == Unit::Instructions));
     match (by_eye.reading, answer, growth) {
         (Reading::Constant, Answer::Grows | Answer::Varies, Some(growth)) => {
-            why.push(format!("A band is seen to rise from {} on, and the growth is {growth}.", factor(SEEN)));
+            why.push(format!("A rise of the band is visible only above {}, and the growth is {growth}.", factor(SEEN)));
             why.extend(at_own_n(own_n, phase));
         }
         (Reading::Grows | Reading::Falls, Answer::Constant, Some(growth)) => why.push(format!(

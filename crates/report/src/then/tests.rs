@@ -177,7 +177,7 @@ fn growth_too_small_for_the_eye_changes_the_conclusion() {
     let rise: Cost = |n| 1_000.0 + 0.1 * n;
     let test = test_of(&bind(rise, &[("bind", UP, |n| 1_000.0 + 0.1 * n)], 3_600), "bind");
     assert_eq!(test.change, Change::Changes, "{test:#?}");
-    assert!(test.why.join(" ").contains("seen to rise from ×1.5"), "{test:#?}");
+    assert!(test.why.join(" ").contains("visible only above ×1.5"), "{test:#?}");
     assert!(test.why.join(" ").contains("To the end of the study's axis"), "{test:#?}");
 }
 

@@ -226,13 +226,13 @@ fn misses_of_tails(tallies: &[TailTally], excused: &Excused) -> Vec<String> {
         }
         let changes = one.share(one.classes[Class::Material as usize]).percent();
         if one.judged > 0 && FOUND.0.contains(&one.truth.as_str()) && changes < FOUND.1 {
-            found.push(format!("{}: {changes:.1}% are said to change, at least {}%", one.truth, FOUND.1));
+            found.push(format!("{}: {changes:.1}% are reported to change, at least {}%", one.truth, FOUND.1));
         }
         let covered = one.share(one.covered);
         let known = excused.tails.iter().find(|(name, _)| *name == one.truth);
         let least = known.map_or(ROW_COVERAGE_MIN, |(_, share)| *share);
         if one.judged > 0 && covered.percent() < least {
-            found.push(format!("{}: {covered}% of the intervals hold the truth, at least {least}%", one.truth));
+            found.push(format!("{}: {covered}% of the intervals contain the truth, at least {least}%", one.truth));
         }
     }
     let mut all = TailTally::default();
@@ -242,7 +242,8 @@ fn misses_of_tails(tallies: &[TailTally], excused: &Excused) -> Vec<String> {
     let covered = all.share(all.covered);
     let (least, most) = (COVERAGE.0, excused.tail_coverage_max);
     if all.judged > 0 && !(least..=most).contains(&covered.percent()) {
-        found.push(format!("{covered}% of the intervals of 99th percentiles hold the truth, not {least} to {most}%"));
+        found
+            .push(format!("{covered}% of the intervals of 99th percentiles contain the truth, not {least} to {most}%"));
     }
     found
 }
@@ -316,7 +317,7 @@ fn misses(table: &[(&'static str, Tally)], excused: &Excused) -> Vec<String> {
     }
     let coverage = 100.0 * all.coverage();
     if all.growths > 0 && !(COVERAGE.0..=COVERAGE.1).contains(&coverage) {
-        found.push(format!("{coverage:.1}% of the intervals hold the truth, not 90 ± 3%"));
+        found.push(format!("{coverage:.1}% of the intervals contain the truth, not 90 ± 3%"));
     }
     found
 }
@@ -324,7 +325,7 @@ fn misses(table: &[(&'static str, Tally)], excused: &Excused) -> Vec<String> {
 /// Returns the false statements, and the share of series about which each was made.
 fn false_statements(all: &Tally) -> [(&'static str, Share); 2] {
     [
-        ("flat truths are said to change beyond the margin", Share { count: all.false_changes, of: all.flat }),
+        ("flat truths are reported to change beyond the margin", Share { count: all.false_changes, of: all.flat }),
         ("curves have a false recurring outlier", Share { count: all.false_outliers, of: all.trials }),
     ]
 }
