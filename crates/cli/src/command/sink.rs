@@ -21,7 +21,7 @@ enum Sink {
     Smtp(smtp::Args),
     /// Answer DNS queries for synthetic domains with MX hosts, over UDP and TCP
     Dns(dns::Args),
-    /// Answer every HTTP request with the same status, length and latency
+    /// Answer every HTTP request with a given status, length and latency
     Http(http::Args),
     /// Accept TCP connections, and discard or send back what is received
     Tcp(tcp::Args),
