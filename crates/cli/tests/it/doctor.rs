@@ -609,7 +609,7 @@ fn a_size_that_fits_is_success_and_nonsense_cannot_run() {
     let ran = status(&["--for", "idel=1"]);
     assert!(ran.status == Some(2) && ran.err.contains("write one of idle, mail"), "{ran:?}");
     let ran = status(&["--for", "idle,idle=5"]);
-    assert!(ran.status == Some(2) && ran.err.contains("names idle twice"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("contains idle twice"), "{ran:?}");
     let ran = status(&["--pid", "4194305"]);
     assert!(ran.status == Some(2) && ran.err.contains("there is no process 4194305"), "{ran:?}");
     let ran = status(&["--dir", "/nowhere"]);
