@@ -158,8 +158,8 @@ impl Begun {
             return Err(if self.status.is_some() { Lost::Cut(code.name().to_owned()) } else { Lost::Refused(code) });
         }
         let status = self.status.ok_or_else(|| Lost::Invalid("a response without a status".to_owned()))?;
-        if status != 304 && self.length.is_some_and(|length| length != self.body.len()) {
-            return Err(Lost::Invalid(format!("{} bytes instead of {:?}", self.body.len(), self.length)));
+        if let Some(length) = self.length.filter(|&length| status != 304 && length != self.body.len()) {
+            return Err(Lost::Invalid(format!("{} bytes instead of {length}", self.body.len())));
         }
         Ok(Answer { status, etag: self.etag, body: self.body })
     }

@@ -61,7 +61,7 @@ pub enum Error {
         reason: String,
     },
     /// The folder for the benchmarks' files cannot be used.
-    #[error("cannot create a scratch folder in {}; choose another folder with --dir or TMPDIR", .path.display())]
+    #[error("cannot create a scratch directory in {}; choose another directory with --dir or TMPDIR", .path.display())]
     Scratch {
         /// The folder.
         path: PathBuf,

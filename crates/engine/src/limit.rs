@@ -27,21 +27,21 @@ pub(crate) fn explain(error: Error, n: u64, nr_open: Option<u64>) -> Option<Limi
         libc::ENOMEM => memory(error.call),
         libc::ENOBUFS => ("the kernel is out of buffers for this object".to_owned(), String::new()),
         libc::EOPNOTSUPP if matches!(error.call, "fiemap" | "fallocate") => (
-            "the file system of the scratch folder cannot report or choose the extents of a file".to_owned(),
-            "--dir FOLDER on ext4, xfs or btrfs, or run as root for a file system in an image".to_owned(),
+            "the file system of the scratch directory cannot report or choose the extents of a file".to_owned(),
+            "--dir DIR on ext4, xfs or btrfs, or run as root for a file system in an image".to_owned(),
         ),
         libc::EOPNOTSUPP if error.call == "cachestat" => (
             "the kernel does not report which pages of this file system are in memory, so no file is proven cold"
                 .to_owned(),
-            "--dir FOLDER on ext4, xfs or btrfs, with Linux 6.5 or later".to_owned(),
+            "--dir DIR on ext4, xfs or btrfs, with Linux 6.5 or later".to_owned(),
         ),
         libc::EOPNOTSUPP if error.call == "posix_fadvise" => (
-            "the file system of the scratch folder keeps files in memory only; they are never cold".to_owned(),
-            "--dir FOLDER on a file system with a device".to_owned(),
+            "the file system of the scratch directory keeps files in memory only; they are never cold".to_owned(),
+            "--dir DIR on a file system with a device".to_owned(),
         ),
         libc::EOPNOTSUPP if error.call == "EXT4_IOC_MOVE_EXT" => (
-            "the file system of the scratch folder cannot place the extents of a file in random order".to_owned(),
-            "--dir FOLDER on ext4, or --set download.order=rising, or run as root for a file system in an image"
+            "the file system of the scratch directory cannot place the extents of a file in random order".to_owned(),
+            "--dir DIR on ext4, or --set download.order=rising, or run as root for a file system in an image"
                 .to_owned(),
         ),
         libc::ETIMEDOUT if error.call == "reply" => {

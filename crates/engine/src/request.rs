@@ -173,7 +173,7 @@ pub(crate) fn overrides<'a>(
         }
         let names: Vec<&str> = chosen.iter().map(|entry| entry.name).collect();
         let reason = format!(
-            "`{}` is not among the benchmarks of this run ({}); add it to the command or leave out the setting",
+            "`{}` is not among the benchmarks of this run ({}); add it to the command or omit the setting",
             one.benchmark,
             names.join(", ")
         );

@@ -30,7 +30,7 @@ pub(crate) fn fit(
     let cost = (entry.cost)(&settings);
     if let Some(bytes) = free.scratch_bytes.filter(|&bytes| bytes < cost.disk_bytes) {
         return Err(format!(
-            "its files need {} MiB and their folder has {} MiB free; choose another folder with --dir",
+            "its files need {} MiB and their directory has {} MiB free; choose another directory with --dir",
             cost.disk_bytes >> 20,
             bytes >> 20
         ));

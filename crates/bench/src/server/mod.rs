@@ -190,7 +190,7 @@ pub(crate) fn support(host: &Host, settings: &Settings) -> Support {
         return Support::No("url and command both select the server; set only one of them".to_owned());
     }
     if is_foreign && !settings.is("server", "landau") {
-        return Support::No("url or command selects the server; leave out server".to_owned());
+        return Support::No("url or command selects the server; omit server".to_owned());
     }
     let (server, name) = match select(settings) {
         Selection::Launched(name, server) => (server, name),

@@ -93,7 +93,7 @@ fn an_unwritable_place_is_an_error_before_measuring() {
     assert!(ran.err.contains("create its directory first"), "{}", ran.err);
     let ran = room.landau(&["run", "--dir", "/nonexistent", "--no-report", "--output", "r"]);
     assert_eq!(ran.status, Some(2));
-    assert!(ran.err.contains("choose another folder with --dir"), "{}", ran.err);
+    assert!(ran.err.contains("choose another directory with --dir"), "{}", ran.err);
     assert!(!room.file("r").exists(), "the run was begun");
 }
 

@@ -22,7 +22,7 @@ pub(super) fn rows(context: &Context) -> Vec<Row> {
         format!("{} free, blocks of {} bytes", bytes(folder.free_bytes), grouped(folder.block_bytes)),
         folder.free_bytes / folder.block_bytes.max(1),
         "write() fails with ENOSPC; a file takes at least one block",
-        "another folder (--dir), or a larger file system",
+        "another directory (--dir), or a larger file system",
     );
     let inodes = folder.free_inodes.map(|free| {
         row(
@@ -30,7 +30,7 @@ pub(super) fn rows(context: &Context) -> Vec<Row> {
             format!("{} free", grouped(free)),
             free,
             "open() with O_CREAT fails with ENOSPC",
-            "another folder (--dir); ext4 fixes the number with mkfs -i, tmpfs with nr_inodes=",
+            "another directory (--dir); ext4 fixes the number with mkfs -i, tmpfs with nr_inodes=",
         )
     });
     [Some(space), inodes].into_iter().flatten().collect()

@@ -3,7 +3,7 @@
 /// Separators between a command and a remark on it.
 const REMARKS: [&str; 4] = [", ", " on ", " or ", " with "];
 
-/// Splits the command that raises a limit from the remark after it, which is not code: ("--dir FOLDER", " on ext4 or
+/// Splits the command that raises a limit from the remark after it, which is not code: ("--dir DIR", " on ext4 or
 /// xfs").
 pub(crate) fn command_and_remark(raise: &str) -> (&str, &str) {
     let raise = raise.trim_end_matches('.');
@@ -24,8 +24,8 @@ mod tests {
             ("ulimit -n 2048", ("ulimit -n 2048", "")),
             ("--set bind.range=LOW-HIGH with more ports", ("--set bind.range=LOW-HIGH", " with more ports")),
             (
-                "--dir FOLDER on ext4, xfs or btrfs, or run as root",
-                ("--dir FOLDER", " on ext4, xfs or btrfs, or run as root"),
+                "--dir DIR on ext4, xfs or btrfs, or run as root",
+                ("--dir DIR", " on ext4, xfs or btrfs, or run as root"),
             ),
             ("prlimit --pid $$ --nproc=800", ("prlimit --pid $$ --nproc=800", "")),
         ];
