@@ -52,7 +52,7 @@ fn compile(out: &Path, name: &str, arguments: &[&str]) -> Result<PathBuf, String
             // An error in the plugin itself must not look like a missing linker: it fails the build.
             assert!(said.contains("linker") || said.contains("linking"), "the plugin does not compile:\n{said}");
             let line = said.lines().find(|line| line.starts_with("error")).unwrap_or("no linker").to_owned();
-            Err(format!("it was built without the plugin ({line}); install a C compiler, then build landau again"))
+            Err(format!("it was built without the plugin ({line}); install a C compiler, then rebuild landau"))
         }
         Err(error) => Err(format!("it was built without the plugin: cannot start rustc: {error}")),
     }
