@@ -242,7 +242,7 @@ pub fn write_go_away(last: u32, code: Code, out: &mut Vec<u8>) {
     out.extend_from_slice(&code.0.to_be_bytes());
 }
 
-/// Appends a RST_STREAM.
+/// Appends an `RST_STREAM` frame.
 pub fn write_rst_stream(stream: u32, code: Code, out: &mut Vec<u8>) {
     out.extend_from_slice(&Header::new(Kind::RstStream, 0, stream, 4).bytes());
     out.extend_from_slice(&code.0.to_be_bytes());
