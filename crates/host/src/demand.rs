@@ -16,6 +16,13 @@ pub struct Kind {
     pub(crate) needs: Needs,
 }
 
+impl Kind {
+    /// Returns whether it is the load of a server, which several processes can share.
+    pub(crate) fn is_server(&self) -> bool {
+        !self.is_benchmark && self.needs.opens == "accept"
+    }
+}
+
 /// The resources that each object takes, and those that its program takes in addition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Needs {
@@ -25,8 +32,6 @@ pub(crate) struct Needs {
     pub(crate) keeps_spare: bool,
     /// Whether the program closes inherited descriptors, as a worker of Landau does.
     pub(crate) closes_inherited: bool,
-    /// Whether several processes can share the load, as the workers of a server do.
-    pub(crate) has_workers: bool,
     /// The call that fails without a free descriptor.
     pub(crate) opens: &'static str,
     /// Open files of the whole system.
@@ -94,7 +99,6 @@ const NONE: Needs = Needs {
     descriptors: None,
     keeps_spare: false,
     closes_inherited: false,
-    has_workers: false,
     opens: "",
     open_files: 0,
     tasks: None,
@@ -155,7 +159,6 @@ pub const KINDS: &[Kind] = &[
         is_benchmark: false,
         needs: Needs {
             descriptors: Some((1, STANDARD)),
-            has_workers: true,
             opens: "accept",
             open_files: 1,
             connections: 1,

@@ -44,7 +44,7 @@ struct Begun {
     stream: u32,
     fields: Fields,
     length: u64,
-    /// Bytes by which the window of the stream has shrunk since the last WINDOW_UPDATE.
+    /// Bytes by which the window of the stream has shrunk since the last `WINDOW_UPDATE`.
     unannounced: u32,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Http2 {
 }
 
 impl Http2 {
-    /// Begins a connection, and writes the preface, SETTINGS and a WINDOW_UPDATE.
+    /// Begins a connection, and writes the preface, `SETTINGS` and a `WINDOW_UPDATE`.
     pub(crate) fn new(out: &mut Vec<u8>) -> Self {
         let largest = LARGEST_WINDOW as u32;
         out.extend_from_slice(PREFACE);
@@ -129,7 +129,7 @@ impl Http2 {
         stream
     }
 
-    /// Cancels a stream with RST_STREAM. Frames that still arrive on it are ignored.
+    /// Cancels a stream with `RST_STREAM`. Frames that still arrive on it are ignored.
     pub(crate) fn cancel(&mut self, stream: u32, out: &mut Vec<u8>) {
         self.begun.retain(|begun| begun.stream != stream);
         self.cancelled.insert(stream);

@@ -71,7 +71,7 @@ fn of_process(context: &Context) -> Option<Row> {
 /// Returns the number of server processes that hold the requested connections, if one process cannot. The limit is that
 /// of each process, so that this needs no privilege.
 fn more_processes(context: &Context, limit: u64) -> Option<String> {
-    let demand = context.demands.iter().find(|demand| demand.kind.needs.has_workers)?;
+    let demand = context.demands.iter().find(|demand| demand.kind.is_server())?;
     let each = fitting(context, limit, &demand.kind.needs).filter(|&each| each > 0)?;
     let processes = demand.size.filter(|&size| size > each)?.div_ceil(each);
     let options = if context.subject.is_other {

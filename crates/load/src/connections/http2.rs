@@ -10,7 +10,7 @@ use crate::failure::{Failure, Reason};
 use crate::http2::{Arrived, Http2};
 use landau_wire::http::Method;
 
-/// Starts HTTP/2 on a connection: sends the preface, SETTINGS and a WINDOW_UPDATE.
+/// Starts HTTP/2 on a connection: sends the preface, `SETTINGS` and a `WINDOW_UPDATE`.
 pub(super) fn begin(connection: &mut Connection) -> Result<(), Reason> {
     let mut out = Vec::new();
     connection.http2 = Some(Box::new(Http2::new(&mut out)));

@@ -61,7 +61,7 @@ pub(super) fn send(fd: &OwnedFd, tls: Option<&mut TlsSession>, bytes: &[u8]) -> 
     }
 }
 
-/// Announces the end of the stream (close_notify), if the send buffer has space for it.
+/// Announces the end of the stream (`close_notify`), if the send buffer has space for it.
 pub(super) fn end(fd: &OwnedFd, tls: &mut TlsSession) {
     tls.end();
     // The client may be gone.

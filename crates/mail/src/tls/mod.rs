@@ -80,7 +80,7 @@ impl TlsSession {
         self.connection.write_tls(socket)
     }
 
-    /// Ends the stream of plain bytes: queues a close_notify alert.
+    /// Ends the stream of plain bytes: queues a `close_notify` alert.
     pub(crate) fn end(&mut self) {
         self.connection.send_close_notify();
     }
