@@ -64,7 +64,7 @@ impl PassDirectory {
 
 impl Drop for PassDirectory {
     fn drop(&mut self) {
-        // Anything that cannot be removed now is removed with the run's folder, which contains it.
+        // Anything that cannot be removed now is removed with the run's directory, which contains it.
         let _ = fs::remove_dir_all(&self.top);
     }
 }

@@ -109,7 +109,7 @@ pub struct Cost {
     pub processes_each: u64,
     /// Descriptors for each object.
     pub descriptors_each: u64,
-    /// Space in the scratch folder in total, in bytes.
+    /// Space in the scratch directory in total, in bytes.
     pub disk_bytes: u64,
     /// Memory of the worker itself for each step of the plan, in bytes, allocated before the first step. Only for
     /// benchmarks whose objects take address space of the worker, which bounds them together with the samples.
@@ -125,7 +125,7 @@ pub struct Context<'a> {
     pub n: u64,
     /// The seed of every random order; it differs from pass to pass.
     pub seed: u64,
-    /// The run's folder for files. It outlives the pass, so that the next pass can reuse them.
+    /// The run's directory for files. It outlives the pass, so that the next pass can reuse them.
     pub scratch: &'a Path,
     /// The machine.
     pub host: &'a Host,
@@ -179,7 +179,7 @@ pub trait Benchmark: Sized + 'static {
     /// Whether the quick study includes it when no benchmark is named. A benchmark that takes long is measured only
     /// when it is named, and in the other studies.
     const IN_QUICK: bool = true;
-    /// Whether it measures the file system of its scratch folder. Then the user should choose the folder, and the
+    /// Whether it measures the file system of its scratch directory. Then the user should choose the directory, and the
     /// default is the current directory.
     const MEASURES_FOLDER: bool = false;
     /// Whether each step of the creation tags its call ([`Timer::tag_call`]).

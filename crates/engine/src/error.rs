@@ -60,10 +60,10 @@ pub enum Error {
         /// What is wrong with it, and what to write instead.
         reason: String,
     },
-    /// The folder for the benchmarks' files cannot be used.
+    /// The directory for the benchmarks' files cannot be used.
     #[error("cannot create a scratch directory in {}; choose another directory with --dir or TMPDIR", .path.display())]
     Scratch {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
@@ -82,7 +82,7 @@ pub enum Error {
         .folder.display()
     )]
     NoSpace {
-        /// The folder of the record.
+        /// The directory of the record.
         folder: PathBuf,
         /// The size that the record may reach.
         needed_mib: u64,

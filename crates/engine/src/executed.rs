@@ -77,15 +77,16 @@ impl Executed {
         }
     }
 
-    /// Returns whether a run of this user has executed all of it in this folder, and nothing else.
+    /// Returns whether a run of this user has executed all of it in this directory, and nothing else.
     pub fn is_known(&self) -> bool {
         let known = |(register, folder): (Register, PathBuf)| register.lines().contains(&self.entry(&folder).into());
         self.is_empty() || Register::of_user(REGISTER).zip(std::env::current_dir().ok()).is_some_and(known)
     }
 
-    /// Returns the line of the register. It begins with the folder: `./serve.sh` is another program in another folder.
+    /// Returns the line of the register. It begins with the directory: `./serve.sh` is another program in another
+    /// directory.
     fn entry(&self, folder: &Path) -> String {
-        // Escaped, so that folders whose names differ only in bytes that are not UTF-8 remain distinct.
+        // Escaped, so that directories whose names differ only in bytes that are not UTF-8 remain distinct.
         let folder = format!("folder: {}", folder.as_os_str().as_encoded_bytes().escape_ascii());
         iter::once(&folder).chain(&self.0).cloned().collect::<serde_json::Value>().to_string()
     }

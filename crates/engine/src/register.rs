@@ -1,9 +1,9 @@
 //! Registers: files in the user's home directory that inform a run about this user's earlier runs, one fact a line.
 //!
-//! One register lists the scratch folders of runs that have not ended. A run that is killed leaves its folder behind.
-//! The next run in the same place removes it; through the register, a run in another place finds it, too. Another
-//! register lists what runs have [executed](crate::Executed). Without a home directory there is no register, and no run
-//! fails because of that.
+//! One register lists the scratch directories of runs that have not ended. A run that is killed leaves its directory
+//! behind. The next run in the same place removes it; through the register, a run in another place finds it, too.
+//! Another register lists what runs have [executed](crate::Executed). Without a home directory there is no register,
+//! and no run fails because of that.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// The maximum number of lines in a register; the oldest are dropped first. The line of a folder that does not exist
+/// The maximum number of lines in a register; the oldest are dropped first. The line of a directory that does not exist
 /// stays: its file system may be mounted again.
 const MOST: usize = 64;
 
@@ -21,7 +21,7 @@ const MOST: usize = 64;
 pub(crate) struct Register(PathBuf);
 
 impl Register {
-    /// Returns a register of this user: a file in the folder `landau` in `$XDG_STATE_HOME`, otherwise in
+    /// Returns a register of this user: a file in the directory `landau` in `$XDG_STATE_HOME`, otherwise in
     /// `~/.local/state`.
     pub(crate) fn of_user(name: &str) -> Option<Self> {
         let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -95,8 +95,8 @@ impl Register {
     }
 }
 
-/// Splits the file into lines. No folder of Landau has a line break in its own name; a folder whose parent has one is
-/// not found again.
+/// Splits the file into lines. No directory of Landau has a line break in its own name; a directory whose parent has
+/// one is not found again.
 fn parse(bytes: &[u8]) -> Vec<OsString> {
     let lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| OsString::from_vec(line.to_vec())).collect()

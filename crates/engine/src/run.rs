@@ -18,7 +18,7 @@ use std::path::Path;
 pub struct Session<'a> {
     /// The command line, for the record.
     pub command: &'a [String],
-    /// The folder for the benchmarks' files.
+    /// The directory for the benchmarks' files.
     pub scratch: &'a Scratch,
     /// Receives the run's events.
     pub observer: &'a mut dyn Observer,
@@ -85,7 +85,7 @@ fn execute(sides: Vec<(&Plan, Output<'_>)>, session: Session<'_>, records: &[&Re
     }
 }
 
-/// Writes the lines of a record that precede its first pass; `folder` is the folder whose file system is measured.
+/// Writes the lines of a record that precede its first pass; `folder` is the directory whose file system is measured.
 pub(crate) fn write_plan(
     plan: &Plan,
     command: &[String],
@@ -304,13 +304,13 @@ fn differences(then: &Host, now: &Host) -> Vec<String> {
     facts(then).into_iter().filter_map(changed).collect()
 }
 
-/// Checks, before anything is measured, that the folder of `path` has space for the complete records of the plans.
+/// Checks, before anything is measured, that the directory of `path` has space for the complete records of the plans.
 pub fn check_space(plans: &[Plan], path: &Path) -> Result<(), Error> {
     let needed = plans.iter().map(Plan::record_bytes).fold(0, u64::saturating_add);
     check_free(needed, path, "choose another place with --output")
 }
 
-/// Checks that the folder of `path` has the needed bytes for records; `other` is the alternative to freeing space.
+/// Checks that the directory of `path` has the needed bytes for records; `other` is the alternative to freeing space.
 fn check_free(needed: u64, path: &Path, other: &'static str) -> Result<(), Error> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match scratch::free_bytes(folder) {

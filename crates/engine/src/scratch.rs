@@ -1,4 +1,4 @@
-//! The folder for the benchmarks' files: created for a run and removed with it.
+//! The directory for the benchmarks' files: created for a run and removed with it.
 
 use crate::Error;
 use crate::register::Register;
@@ -13,19 +13,20 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The beginning of every folder's name; the process identifier and the time follow.
+/// The beginning of every directory's name; the process identifier and the time follow.
 const PREFIX: &str = "landau-scratch-";
 
 /// The file on which the run holds a lock. The kernel releases the lock when the process ends, however it ends.
 const LOCK: &str = "lock";
 
-/// Attempts to create a folder. More than one is needed only if another run starts at the same moment.
+/// Attempts to create a directory. More than one is needed only if another run starts at the same moment.
 const ATTEMPTS: usize = 100;
 
-/// A folder without a lock file belongs to a run that is about to create it, unless the folder is older than this.
+/// A directory without a lock file belongs to a run that is about to create it, unless the directory is older than
+/// this.
 const UNLOCKED: Duration = Duration::from_secs(60);
 
-/// The folder for the benchmarks' files. Dropping it removes it with everything inside.
+/// The directory for the benchmarks' files. Dropping it removes it with everything inside.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -34,11 +35,11 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Creates the folder inside `parent`, and removes the folders of runs that were killed.
+    /// Creates the directory inside `parent`, and removes the directories of runs that were killed.
     ///
-    /// Between the creation of the lock file and the lock, another run may mistake this folder for that of a killed
-    /// run. The other run holds the lock while it removes the folder, so afterwards the file is gone, and this run
-    /// creates another folder.
+    /// Between the creation of the lock file and the lock, another run may mistake this directory for that of a killed
+    /// run. The other run holds the lock while it removes the directory, so afterwards the file is gone, and this run
+    /// creates another directory.
     pub fn create(parent: &Path) -> Result<Self, Error> {
         remove_abandoned(parent);
         let refused = |source| Error::Scratch { path: parent.to_owned(), source };
@@ -56,8 +57,8 @@ impl Scratch {
         Err(refused(std::io::Error::other("other runs keep removing it")))
     }
 
-    /// Creates the folder like [`Scratch::create`], and adds it to the user's register, so that a run in another place
-    /// finds it if this one is killed.
+    /// Creates the directory like [`Scratch::create`], and adds it to the user's register, so that a run in another
+    /// place finds it if this one is killed.
     pub fn create_registered(parent: &Path) -> Result<Self, Error> {
         let mut scratch = Self::create(parent)?;
         // If the register cannot be written, only the registration is missing.
@@ -65,12 +66,12 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Returns the folders in the user's register, in any place, that killed runs have left behind.
+    /// Returns the directories in the user's register, in any place, that killed runs have left behind.
     pub fn abandoned() -> Vec<PathBuf> {
         registered().into_iter().filter(|folder| is_own_folder(folder) && is_abandoned(folder)).collect()
     }
 
-    /// Returns the folders of runs that have left the host switched: those in the user's register, and those in the
+    /// Returns the directories of runs that have left the host switched: those in the user's register, and those in the
     /// same place as this one. Folders in which another user could have written are left out.
     pub fn switched(&self) -> Vec<PathBuf> {
         let here = self.path.parent().and_then(|parent| std::fs::read_dir(parent).ok());
@@ -81,7 +82,7 @@ impl Scratch {
         all.into_iter().filter(|folder| is_own_folder(folder) && is_switched(folder) && is_abandoned(folder)).collect()
     }
 
-    /// Returns the folder.
+    /// Returns the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -89,11 +90,11 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The folder stays with its marker, so that the next run can name the command that restores the host.
+        // The directory stays with its marker, so that the next run can name the command that restores the host.
         if is_switched(&self.path) {
             return;
         }
-        // A folder that cannot be removed now is left to the next run. If its file system is gone, it may come back.
+        // A directory that cannot be removed now is left to the next run. If its file system is gone, it may come back.
         let removed = std::fs::remove_dir_all(&self.path);
         if let (Ok(()), Some(register)) = (removed, &self.register) {
             let _ = register.remove(&self.path);
@@ -101,7 +102,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Creates and locks the lock file of a new folder; none if another run has removed the folder in the meantime.
+/// Creates and locks the lock file of a new directory; none if another run has removed the directory in the meantime.
 fn lock_new(folder: &Path) -> std::io::Result<Option<File>> {
     let path = folder.join(LOCK);
     let lock = match File::create(&path) {
@@ -112,7 +113,7 @@ fn lock_new(folder: &Path) -> std::io::Result<Option<File>> {
         match lock.lock() {
             Ok(()) => break,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Some file systems have no locks; there, the folder of a killed run must be removed by hand.
+            // Some file systems have no locks; there, the directory of a killed run must be removed by hand.
             Err(error) if has_no_locks(&error) => return Ok(Some(lock)),
             Err(error) => return Err(error),
         }
@@ -127,17 +128,17 @@ fn has_no_locks(error: &std::io::Error) -> bool {
         || matches!(error.raw_os_error(), Some(libc::ENOLCK | libc::EINVAL | libc::EOPNOTSUPP))
 }
 
-/// Returns the user's register of folders.
+/// Returns the user's register of directories.
 fn register() -> Option<Register> {
     Register::of_user("scratch")
 }
 
-/// Returns the folders in the user's register.
+/// Returns the directories in the user's register.
 fn registered() -> Vec<PathBuf> {
     register().map(|register| register.lines()).unwrap_or_default().into_iter().map(PathBuf::from).collect()
 }
 
-/// Removes the folders of runs that have ended: no process holds their locks.
+/// Removes the directories of runs that have ended: no process holds their locks.
 fn remove_abandoned(parent: &Path) {
     let register = register();
     let Ok(entries) = std::fs::read_dir(parent) else {
@@ -159,19 +160,19 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-/// Returns whether a path is a folder, not a link, in which only this user can have written. Other users may create
+/// Returns whether a path is a directory, not a link, in which only this user can have written. Other users may create
 /// anything in a shared place such as /tmp.
 fn is_own_folder(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && is_own(&meta))
 }
 
-/// Returns whether only the effective user can write to the file or folder that `meta` describes.
+/// Returns whether only the effective user can write to the file or directory that `meta` describes.
 pub(crate) fn is_own(meta: &Metadata) -> bool {
     meta.uid() == landau_sys::process::effective_user() && meta.mode() & 0o022 == 0
 }
 
-/// Locks the folder of a run that has ended; none if the run has not ended. An old folder without a lock file gets one:
-/// if its run was only suspended, that run waits for the lock too.
+/// Locks the directory of a run that has ended; none if the run has not ended. An old directory without a lock file
+/// gets one: if its run was only suspended, that run waits for the lock too.
 fn lock_abandoned(folder: &Path) -> Option<File> {
     let path = folder.join(LOCK);
     let opened = match File::open(&path) {
@@ -181,7 +182,7 @@ fn lock_abandoned(folder: &Path) -> Option<File> {
     opened.ok().filter(|lock| lock.try_lock().is_ok())
 }
 
-/// Returns whether the run of a folder has ended: no process holds its lock.
+/// Returns whether the run of a directory has ended: no process holds its lock.
 fn is_abandoned(folder: &Path) -> bool {
     match File::open(folder.join(LOCK)) {
         Ok(lock) => lock.try_lock().is_ok(),
@@ -189,13 +190,13 @@ fn is_abandoned(folder: &Path) -> bool {
     }
 }
 
-/// Returns whether a run had enough time to create the lock file of a folder.
+/// Returns whether a run had enough time to create the lock file of a directory.
 fn is_old(folder: &Path) -> bool {
     let age = std::fs::metadata(folder).and_then(|meta| meta.modified()).map(|made| made.elapsed());
     matches!(age, Ok(Ok(age)) if age > UNLOCKED)
 }
 
-/// Returns the free bytes on the file system of a folder, less a margin for the host.
+/// Returns the free bytes on the file system of a directory, less a margin for the host.
 pub fn free_bytes(folder: &Path) -> Option<u64> {
     let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
     let (free, whole) = landau_sys::system::disk_space(&path).ok()?;
@@ -225,8 +226,8 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Guards against a run that removes the folder of another run that starts at the same moment, or prevents it from
-    /// taking its lock.
+    /// Guards against a run that removes the directory of another run that starts at the same moment, or prevents it
+    /// from taking its lock.
     #[test]
     fn runs_that_start_at_once_keep_their_folders() {
         let parent = tempfile::tempdir().unwrap();
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 
-    /// The old folder belongs to a run that was killed before it created its lock file.
+    /// The old directory belongs to a run that was killed before it created its lock file.
     #[test]
     fn an_old_folder_without_a_lock_is_removed_and_a_new_one_is_kept() {
         let parent = tempfile::tempdir().unwrap();
@@ -258,7 +259,7 @@ mod tests {
         assert!(is_abandoned(&old) && !is_abandoned(&new));
         drop(Scratch::create(parent.path()).unwrap());
         assert!(!old.exists() && new.exists());
-        // The run of the new one finds its folder removed.
+        // The run of the new one finds its directory removed.
         std::fs::remove_dir(&new).unwrap();
         assert!(lock_new(&new).unwrap().is_none());
     }

@@ -1,7 +1,7 @@
 //! Switches the host for the passes of the new side, and back, by commands of the user.
 //!
-//! While the host is switched, the scratch folder contains a marker. If the run is killed, the marker stays with the
-//! folder, and the next run names the command that restores the host.
+//! While the host is switched, the scratch directory contains a marker. If the run is killed, the marker stays with the
+//! directory, and the next run names the command that restores the host.
 
 use crate::scratch::is_own;
 use crate::{Error, Scratch};
@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// The interval at which a running command is polled, between two passes.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The names of files in the scratch folder: the marker, an unfinished marker, and the standard error of a command.
+/// The names of files in the scratch directory: the marker, an unfinished marker, and the standard error of a command.
 const MARKER: &str = "switched";
 const MARKER_TORN: &str = "switched.torn";
 const COMPLAINT: &str = "switch-stderr";
@@ -70,7 +70,7 @@ pub struct Switched {
 }
 
 impl Switched {
-    /// Returns the content of a scratch folder's marker; none if the host was not switched when its run ended, or if
+    /// Returns the content of a scratch directory's marker; none if the host was not switched when its run ended, or if
     /// another user can have written the marker.
     pub fn of(folder: &Path) -> Option<Self> {
         let mut file = File::options().read(true).custom_flags(GUARD).open(folder.join(MARKER)).ok()?;
@@ -82,8 +82,8 @@ impl Switched {
         serde_json::from_slice(&text).ok()
     }
 
-    /// Restores the host that an earlier run left switched, and removes its folder. The caller is responsible for the
-    /// command.
+    /// Restores the host that an earlier run left switched, and removes its directory. The caller is responsible for
+    /// the command.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Switched {
     pub fn restore(&self, folder: &Path) -> Result<(), Error> {
         run(RESTORE, &self.restore, folder, &|| false)?;
         forget(folder, &self.restore)?;
-        // A later run removes the folder if it cannot be removed now.
+        // A later run removes the directory if it cannot be removed now.
         let _ = std::fs::remove_dir_all(folder);
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Drop for Switch {
     }
 }
 
-/// Returns whether the run of a scratch folder left the host switched. Only a marker of this user counts.
+/// Returns whether the run of a scratch directory left the host switched. Only a marker of this user counts.
 pub(crate) fn is_switched(folder: &Path) -> bool {
     std::fs::symlink_metadata(folder.join(MARKER)).is_ok_and(|meta| meta.is_file() && is_own(&meta))
 }
@@ -190,8 +190,8 @@ fn run(flag: &'static str, command: &str, folder: &Path, interrupted: &dyn Fn() 
     let complaint = folder.join(COMPLAINT);
     let errors = match new_file(&complaint) {
         Ok(file) => Stdio::from(file),
-        // The host must be restored even if the folder is gone or its device is full. The messages of the command are
-        // lost.
+        // The host must be restored even if the directory is gone or its device is full. The messages of the command
+        // are lost.
         Err(_) if flag == RESTORE => Stdio::null(),
         Err(error) => return Err(failed(format!("{}: {error}", complaint.display()))),
     };
@@ -228,7 +228,7 @@ fn run(flag: &'static str, command: &str, folder: &Path, interrupted: &dyn Fn() 
 mod tests {
     use super::*;
 
-    /// Returns a switch whose commands write to the file `host` in a folder.
+    /// Returns a switch whose commands write to the file `host` in a directory.
     fn switch(room: &Path, command: &str, restore: &str) -> (Switch, Scratch) {
         let scratch = Scratch::create(room).unwrap();
         let command = format!("cd '{}'; {command}", room.display());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Options for reading a collection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The path of the index; by default it is in the folder, or in the user's cache directory.
+    /// The path of the index; by default it is in the directory, or in the user's cache directory.
     pub index: Option<PathBuf>,
     /// Whether the index is rebuilt from all records.
     pub is_rebuilt: bool,
@@ -40,7 +40,7 @@ pub struct Collection {
 /// Number of attempts to read the collection while other programs change it.
 const ATTEMPTS: usize = 5;
 
-/// Updates the index, then returns the records of a folder and its subfolders that match a filter. New and changed
+/// Updates the index, then returns the records of a directory and its subfolders that match a filter. New and changed
 /// files are read; files that are gone are removed from the index.
 pub fn read(folder: &Path, filter: &Filter, options: &Options) -> Result<Collection, Error> {
     let mut files = find(folder)?;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Entry {
     /// Its number in the index.
     pub record: i64,
-    /// Its path, relative to the folder of the collection.
+    /// Its path, relative to the directory of the collection.
     pub path: String,
     /// Why it is left out; empty if it is sound.
     pub reason: String,

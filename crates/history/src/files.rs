@@ -1,4 +1,4 @@
-//! The record files of a folder and its subfolders.
+//! The record files of a directory and its subfolders.
 
 use crate::Error;
 use landau_report::history::LeftOut;
@@ -18,7 +18,7 @@ const BYTES_MAX: u64 = 2 << 30;
 /// A file and its metadata.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    /// The path relative to the folder.
+    /// The path relative to the directory.
     pub(crate) path: String,
     /// The path to open.
     pub(crate) full: PathBuf,
@@ -57,10 +57,10 @@ pub(crate) struct Files {
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// The folder of a site that has copies of records next to their pages.
+/// The directory of a site that has copies of records next to their pages.
 const COPIES: &str = "record";
 
-/// Finds the records of a folder and its subfolders. Sites are left out, and symbolic links to folders are not
+/// Finds the records of a directory and its subfolders. Sites are left out, and symbolic links to directories are not
 /// followed, so a loop ends. A link is reported, and so is a site with its own records.
 pub(crate) fn find(folder: &Path) -> Result<Files, Error> {
     let failure = |source| Error::Folder { path: folder.display().to_string(), source };
@@ -71,7 +71,7 @@ pub(crate) fn find(folder: &Path) -> Result<Files, Error> {
             Ok(entries) => entries,
             Err(error) if below.as_os_str().is_empty() => return Err(failure(error)),
             Err(error) => {
-                files.leave_out(&below, &format!("the folder cannot be read: {error}"));
+                files.leave_out(&below, &format!("the directory cannot be read: {error}"));
                 continue;
             }
         };
@@ -92,7 +92,7 @@ pub(crate) fn find(folder: &Path) -> Result<Files, Error> {
             } else if is_record(&path) && !is_folder {
                 files.take(folder, &path);
             } else if !is_folder && !is_hidden && folder.join(&path).is_dir() {
-                files.leave_out(&path, "a symbolic link to a folder, which is not followed");
+                files.leave_out(&path, "a symbolic link to a directory, which is not followed");
             }
         }
     }
@@ -162,7 +162,7 @@ mod tests {
         for name in names.into_iter().chain(copies) {
             write(name);
         }
-        // A folder that links to itself must not be followed forever.
+        // A directory that links to itself must not be followed forever.
         std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
         std::os::unix::fs::symlink("nowhere", folder.path().join("gone.ndjson")).unwrap();
         std::fs::create_dir(folder.path().join("folder.ndjson")).unwrap();

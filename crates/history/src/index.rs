@@ -4,8 +4,8 @@
 //! concurrent programs. A damaged file is emptied in place: if it were deleted and created again while another program
 //! had it open, the new file would be used with that program's journal.
 //!
-//! A folder of records may come from elsewhere. So a file with the name of the index is written only if it is a regular
-//! file that is marked as an index, or that is empty. A symbolic link is refused.
+//! A directory of records may come from elsewhere. So a file with the name of the index is written only if it is a
+//! regular file that is marked as an index, or that is empty. A symbolic link is refused.
 
 use crate::Error;
 use crate::digest;
@@ -32,7 +32,7 @@ const APPLICATION_AT: usize = 68;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// The name of the index in the folder of the collection.
+/// The name of the index in the directory of the collection.
 const NAME: &str = ".landau-history.sqlite";
 /// How long to wait for another program's changes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,9 +42,9 @@ const BATCH: usize = 256;
 /// The location of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// In the folder of the collection.
+    /// In the directory of the collection.
     Folder(PathBuf),
-    /// In the user's cache directory, because the collection's folder is not writable.
+    /// In the user's cache directory, because the collection's directory is not writable.
     Cache(PathBuf),
     /// At a path that the user chose.
     Chosen(PathBuf),
@@ -76,7 +76,7 @@ impl Place {
         let (Self::Folder(path) | Self::Cache(path)) = self else {
             return Connection::open_with_flags(self.path(), flags);
         };
-        // SQLite refuses symbolic links anywhere in the path, but the path of the folder may have some.
+        // SQLite refuses symbolic links anywhere in the path, but the path of the directory may have some.
         let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
         let real = parent.zip(path.file_name()).map(|(parent, name)| parent.join(name));
         Connection::open_with_flags(real.as_ref().unwrap_or(path), flags | OpenFlags::SQLITE_OPEN_NOFOLLOW)
@@ -109,7 +109,7 @@ pub(crate) enum With {
 }
 
 impl Index {
-    /// Opens the index of a folder, or the one at `chosen` if given. Creates it if it does not exist. `is_rebuilt`
+    /// Opens the index of a directory, or the one at `chosen` if given. Creates it if it does not exist. `is_rebuilt`
     /// empties it.
     pub(crate) fn open(folder: &Path, chosen: Option<&Path>, is_rebuilt: bool) -> Result<Self, Error> {
         if let Some(path) = chosen {
@@ -265,7 +265,7 @@ fn is_unwritable(error: &rusqlite::Error) -> bool {
     code.is_some_and(|code| matches!(code, CannotOpen | PermissionDenied | ReadOnly))
 }
 
-/// Returns the path of a folder's index in the user's cache directory.
+/// Returns the path of a directory's index in the user's cache directory.
 fn cache(folder: &Path) -> Option<PathBuf> {
     let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = own.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))?;

@@ -1,6 +1,6 @@
-//! A folder of records as a collection: its contents, which of its values are comparable, and how they changed.
+//! A directory of records as a collection: its contents, which of its values are comparable, and how they changed.
 //!
-//! [`read`] updates the [index](Collection::index) of the folder, an `SQLite` database that can be rebuilt from the
+//! [`read`] updates the [index](Collection::index) of the directory, an `SQLite` database that can be rebuilt from the
 //! records at any time. It returns the records that a [`Filter`] selects. [`trends`] follows one [`Quantity`] over
 //! them. The crate prints nothing; `landau_report::history` renders its results.
 
@@ -27,8 +27,8 @@ pub use trends::trends;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The folder cannot be read.
-    #[error("cannot read the folder {path}")]
+    /// The directory cannot be read.
+    #[error("cannot read the directory {path}")]
     Folder {
         /// The path as the user gave it.
         path: String,

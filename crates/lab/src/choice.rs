@@ -32,7 +32,7 @@ pub struct Missing {
 /// The paths that a choice needs.
 #[derive(Debug)]
 pub struct Paths<'a> {
-    /// The folder for fetched kernels and results of probes, if there is one. The running kernel needs none.
+    /// The directory for fetched kernels and results of probes, if there is one. The running kernel needs none.
     pub cache: Option<&'a Path>,
     /// The program that measures.
     pub program: &'a Path,

@@ -19,7 +19,7 @@ impl Archive {
         Self::default()
     }
 
-    /// Adds a folder and its parents, unless they exist. The path has no leading slash.
+    /// Adds a directory and its parents, unless they exist. The path has no leading slash.
     pub fn folder(&mut self, path: &str) {
         if path.is_empty() || self.folders.iter().any(|one| one == path) {
             return;
@@ -31,7 +31,7 @@ impl Archive {
         self.folders.push(path.to_owned());
     }
 
-    /// Adds a file with its permissions, and its parent folders.
+    /// Adds a file with its permissions, and its parent directories.
     pub fn file(&mut self, path: &str, permissions: u32, content: &[u8]) {
         if let Some((above, _)) = path.rsplit_once('/') {
             self.folder(above);

@@ -175,7 +175,7 @@ fn name_of<R: Read>(entry: &tar::Entry<R>) -> Option<String> {
     Some(path.to_str()?.trim_start_matches("./").to_owned())
 }
 
-/// Returns which of the three files an entry is. They are in `boot`, or in newer packages in the modules' folder.
+/// Returns which of the three files an entry is. They are in `boot`, or in newer packages in the modules' directory.
 fn role(place: &str) -> Option<&'static str> {
     const ROLES: [(&str, &str); 4] =
         [("vmlinuz", "vmlinuz"), ("vmlinux", "vmlinuz"), ("config", "config"), ("System.map", "System.map")];
@@ -189,7 +189,7 @@ fn role(place: &str) -> Option<&'static str> {
     ROLES.iter().find(is).map(|(_, role)| *role)
 }
 
-/// Writes the kernel and its companions into a folder, as `vmlinuz`, `config` and `System.map`.
+/// Writes the kernel and its companions into a directory, as `vmlinuz`, `config` and `System.map`.
 pub fn extract(path: &Path, into: &Path) -> Result<Contents, Error> {
     let mut archive = Archive::open(path)?;
     let failed = |error: io::Error| broken(path, format!("data.tar: {error}"));

@@ -27,7 +27,7 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
-    /// There is no folder for kernels and the results of probes: none was named, and the user has no default one.
+    /// There is no directory for kernels and the results of probes: none was named, and the user has no default one.
     #[error("no cache directory: neither HOME nor XDG_CACHE_HOME is set; specify a directory with --cache")]
     NoCache,
     /// A kernel could not be obtained.

@@ -41,7 +41,7 @@ pub struct Job {
     pub line: Option<String>,
     /// Whether the guest first enters a new network namespace.
     pub own_network: bool,
-    /// The folder for the benchmarks' files; `None` for the folder of temporary files.
+    /// The directory for the benchmarks' files; `None` for the directory of temporary files.
     pub scratch: Option<PathBuf>,
 }
 

@@ -140,10 +140,10 @@ impl Kernel {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or folder could not be read or written.
+    /// A file or directory could not be read or written.
     #[error("{}: {error}", path.display())]
     Io {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The system's error.
         error: io::Error,

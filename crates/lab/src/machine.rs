@@ -30,7 +30,7 @@ pub struct Machine<'a> {
     pub initramfs: &'a Path,
     /// The program that measures, usually the running one.
     pub program: &'a Path,
-    /// A folder for files that are needed only while the machine runs.
+    /// A directory for files that are needed only while the machine runs.
     pub folder: &'a Path,
     /// How to log in on a disk image.
     pub login: &'a Login,

@@ -28,9 +28,9 @@ pub struct Matrix<'a> {
     pub job: &'a Job,
     /// The program that measures, usually the running one.
     pub program: &'a Path,
-    /// The folder for the records.
+    /// The directory for the records.
     pub out: &'a Path,
-    /// The folder for files that are needed only while a machine runs.
+    /// The directory for files that are needed only while a machine runs.
     pub temporary: &'a Path,
     /// How to log in on disk images.
     pub login: &'a Login,

@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns the default folder for fetched and unpacked kernels: `landau` in the user's cache folder. `None` if neither
-/// `XDG_CACHE_HOME` nor `HOME` is an absolute path.
+/// Returns the default directory for fetched and unpacked kernels: `landau` in the user's cache directory. `None` if
+/// neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
 pub fn default_cache() -> Option<PathBuf> {
     let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")));

@@ -37,7 +37,7 @@ pub struct RunSpec<'a> {
     pub job: &'a Job,
     /// The program that measures, usually the running one.
     pub program: &'a Path,
-    /// A folder for the files of this machine.
+    /// A directory for the files of this machine.
     pub folder: &'a Path,
     /// How to log in on a disk image.
     pub login: &'a Login,

@@ -1,4 +1,5 @@
-//! Kernels that were unpacked into the cache: each has a folder, with its checksum, that is either complete or absent.
+//! Kernels that were unpacked into the cache: each has a directory, with its checksum, that is either complete or
+//! absent.
 
 use crate::image;
 use crate::kernel::{Error, Kernel, Kind};
@@ -9,7 +10,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// A temporary folder that is filled and then renamed, so that the final folder is complete whenever it exists.
+/// A temporary directory that is filled and then renamed, so that the final directory is complete whenever it exists.
 pub(crate) struct Draft(PathBuf);
 
 impl Draft {
@@ -36,7 +37,7 @@ impl Drop for Draft {
     }
 }
 
-/// Creates a folder with an unpacked kernel, which `unpack` writes, and the kernel's checksum.
+/// Creates a directory with an unpacked kernel, which `unpack` writes, and the kernel's checksum.
 pub(crate) fn create(folder: &Path, unpack: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
     let draft = Draft::new(folder)?;
     unpack(draft.path())?;
@@ -46,7 +47,7 @@ pub(crate) fn create(folder: &Path, unpack: impl FnOnce(&Path) -> Result<(), Err
     std::fs::rename(draft.path(), folder).map_err(|error| Error::io(folder, error))
 }
 
-/// Returns whether a folder contains the kernel that was unpacked into it, unchanged.
+/// Returns whether a directory contains the kernel that was unpacked into it, unchanged.
 pub(crate) fn is_intact(folder: &Path) -> Result<bool, Error> {
     let image = folder.join("vmlinuz");
     match std::fs::read_to_string(folder.join("sha256")) {
@@ -55,7 +56,7 @@ pub(crate) fn is_intact(folder: &Path) -> Result<bool, Error> {
     }
 }
 
-/// Returns the kernel that [`create`] wrote into a folder.
+/// Returns the kernel that [`create`] wrote into a directory.
 pub(crate) fn kernel(folder: &Path, origin: String) -> Result<Kernel, Error> {
     let kernel = kernel_in_file(&folder.join("vmlinuz"), origin)?;
     let existing = |name| Some(folder.join(name)).filter(|path| path.exists());

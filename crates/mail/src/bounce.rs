@@ -105,7 +105,7 @@ pub(crate) struct Bounces {
 }
 
 impl Bounces {
-    /// Opens a Maildir and creates its missing folders. `sync` is the setting of the ledger.
+    /// Opens a Maildir and creates its missing directories. `sync` is the setting of the ledger.
     pub(crate) fn open(folder: &Path, sync: Sync) -> Result<Self> {
         for part in ["tmp", "new", "cur"] {
             let path = folder.join(part);

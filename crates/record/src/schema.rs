@@ -98,7 +98,7 @@ pub struct Header {
     /// Which passes may follow the planned ones.
     #[serde(default, skip_serializing_if = "Adaptive::is_off")]
     pub adaptive: Adaptive,
-    /// The folder whose file system is measured, an absolute path; none if no benchmark measures one. A resumed run
+    /// The directory whose file system is measured, an absolute path; none if no benchmark measures one. A resumed run
     /// continues there. Bytes that are not UTF-8 are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
@@ -114,7 +114,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Sets the folder whose file system is measured.
+    /// Sets the directory whose file system is measured.
     pub fn set_folder(&mut self, folder: &Path) {
         let digits = folder.as_os_str().as_bytes().iter().flat_map(|byte| [byte >> 4, byte & 15]);
         let hexadecimal = || digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect();
@@ -122,7 +122,7 @@ impl Header {
         self.folder_bytes = folder.to_str().is_none().then(hexadecimal);
     }
 
-    /// Returns the folder whose file system is measured; none if no benchmark measures one.
+    /// Returns the directory whose file system is measured; none if no benchmark measures one.
     pub fn folder(&self) -> Option<PathBuf> {
         let digits = self.folder_bytes.as_ref().map(|text| text.as_bytes().chunks(2));
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();

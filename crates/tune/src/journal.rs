@@ -1,8 +1,8 @@
 //! The journal of a trial on the host: the changes, written to disk before the first of them is made.
 //!
-//! It is in a folder that only its owner can read and write, `var/lib/landau/tune`. The trial holds a lock on the
-//! folder while it runs, so a process that gets the lock and finds a journal knows that the trial was killed. A value
-//! is restored only if it is the one that the trial wrote.
+//! It is in a directory that only its owner can read and write, `var/lib/landau/tune`. The trial holds a lock on the
+//! directory while it runs, so a process that gets the lock and finds a journal knows that the trial was killed. A
+//! value is restored only if it is the one that the trial wrote.
 
 use crate::Error;
 use crate::name::{check, normalized, write};
@@ -73,8 +73,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Locks the host for a trial, and writes the planned changes to the journal. The file and its folder are synced to
-    /// disk.
+    /// Locks the host for a trial, and writes the planned changes to the journal. The file and its directory are synced
+    /// to disk.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Journal {
         });
         written.and_then(|()| fs::rename(&new_path, &path)).map_err(Error::file(&path))?;
         sync(&folder)?;
-        // The folders may be new, too.
+        // The directories may be new, too.
         sync(above)?;
         Ok(Self { folder, _lock: lock })
     }
@@ -195,10 +195,10 @@ pub(crate) fn unrestored(root: &Root) -> Result<Option<Journaled>, Error> {
         |error: &Error| matches!(error, Error::File { why, .. } if why.kind() == ErrorKind::PermissionDenied);
     match check_folder(&folder).and_then(|()| lock(&folder, false)) {
         Ok(_lock) => read(&folder),
-        // A user without permission to read the folder, or to change a sysctl, cannot restore anything: that is up to
-        // root.
+        // A user without permission to read the directory, or to change a sysctl, cannot restore anything: that is up
+        // to root.
         Err(error) if is_absent(&error) || is_denied(&error) => Ok(None),
-        // The folder belongs to root, and another user looks at it.
+        // The directory belongs to root, and another user looks at it.
         Err(Error::Refused { .. }) if landau_sys::process::effective_user() != 0 => Ok(None),
         Err(error) => Err(error),
     }
@@ -276,7 +276,7 @@ fn network(root: &Root) -> Option<String> {
     root.link("proc/self/ns/net")
 }
 
-/// Locks the folder. Waits for a guard that is about to exit: it holds the lock until its work is on disk.
+/// Locks the directory. Waits for a guard that is about to exit: it holds the lock until its work is on disk.
 fn lock_soon(folder: &Path) -> Result<File, Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -287,7 +287,7 @@ fn lock_soon(folder: &Path) -> Result<File, Error> {
     }
 }
 
-/// Locks the folder; the lock is released when the process ends.
+/// Locks the directory; the lock is released when the process ends.
 fn lock(folder: &Path, wait: bool) -> Result<File, Error> {
     let path = folder.join(LOCK);
     let mut options = File::options();
@@ -304,7 +304,7 @@ fn lock(folder: &Path, wait: bool) -> Result<File, Error> {
     }
 }
 
-/// Reads the journal in a folder whose owner was checked; `None` if there is no journal.
+/// Reads the journal in a directory whose owner was checked; `None` if there is no journal.
 fn read(folder: &Path) -> Result<Option<Journaled>, Error> {
     let path = folder.join(NAME);
     let mut file = match File::options().read(true).custom_flags(GUARD).open(&path) {
@@ -326,7 +326,7 @@ fn read(folder: &Path) -> Result<Option<Journaled>, Error> {
     Ok(Some(journaled))
 }
 
-/// Checks that only this user can have written to the folder.
+/// Checks that only this user can have written to the directory.
 fn check_folder(folder: &Path) -> Result<(), Error> {
     let meta = fs::symlink_metadata(folder).map_err(Error::file(folder))?;
     if meta.is_dir() && is_own(&meta) {

@@ -22,7 +22,7 @@ pub(crate) const MARK: &str = "# Written by `landau tune keep";
 /// The sysctl that caps the descriptor limit of a process.
 const NR_OPEN_NAME: &str = "fs.nr_open";
 
-/// The folder for the file of sysctls.
+/// The directory for the file of sysctls.
 const SYSCTLS: &str = "etc/sysctl.d";
 
 /// A file that makes a part of a profile permanent.
@@ -278,11 +278,11 @@ fn own_text(path: &Path) -> Result<Option<String>, Error> {
 }
 
 impl Kept {
-    /// Writes the file unless it already has these contents. Creates its folder.
+    /// Writes the file unless it already has these contents. Creates its directory.
     ///
     /// # Errors
     ///
-    /// Fails if the file or its folder cannot be written.
+    /// Fails if the file or its directory cannot be written.
     pub fn write(&self) -> Result<(), Error> {
         if self.unchanged { Ok(()) } else { replace(&self.path, &self.text) }
     }
@@ -330,7 +330,7 @@ fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Writes a file, and creates its folder.
+/// Writes a file, and creates its directory.
 fn replace(path: &Path, text: &str) -> Result<(), Error> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     fs::create_dir_all(folder).map_err(Error::file(folder))?;
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(kept.len(), 3);
         let folder = room.path().join("etc/sysctl.d");
         fs::create_dir_all(&folder).unwrap();
-        // The folder of the last file cannot be created.
+        // The directory of the last file cannot be created.
         let blocked = room.path().join("etc/systemd");
         std::os::unix::fs::symlink("nowhere", &blocked).unwrap();
         let failed = || write(&keep(&root, &own()).unwrap()).unwrap_err();

@@ -58,7 +58,7 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
-    /// A file or folder cannot be used.
+    /// A file or directory cannot be used.
     #[error("{path}: {why}")]
     File {
         /// The path.
@@ -66,7 +66,7 @@ pub enum Error {
         /// Why. It is part of the message, so it is not also a source, which would be printed again.
         why: std::io::Error,
     },
-    /// A file or folder fails a check.
+    /// A file or directory fails a check.
     #[error("{path}: {reason}")]
     Refused {
         /// The path.

@@ -136,7 +136,7 @@ fn default_of_services(root: &Root, name: &str) -> Option<Pair> {
     Some(Pair { soft: 1_024, hard: started_with.max(524_288) })
 }
 
-/// Returns the names of the `.conf` files of a folder, sorted.
+/// Returns the names of the `.conf` files of a directory, sorted.
 fn confs(root: &Root, folder: &str) -> impl Iterator<Item = String> + use<> {
     let is_conf = |name: &String| Path::new(name).extension().is_some_and(|kind| kind == "conf");
     root.names(folder).into_iter().filter(is_conf)

@@ -180,7 +180,7 @@ pub(crate) mod tests {
     use super::*;
     use std::path::Path;
 
-    /// Plants a sysctl below a folder.
+    /// Plants a sysctl below a directory.
     pub(crate) fn plant(room: &Path, name: &str, value: &str) {
         let path = room.join("proc/sys").join(name.replace('.', "/"));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

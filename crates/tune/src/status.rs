@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The folders of sysctl.d(5). A file masks files of the same name in later folders.
+/// The directories of sysctl.d(5). A file masks files of the same name in later directories.
 const FOLDERS: [&str; 5] =
     ["etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d"];
 
@@ -91,7 +91,7 @@ fn row(root: &Root, name: String, distribution: Option<Source>, administrator: O
     Row { name, now, kernel_default, distribution, administrator, differs }
 }
 
-/// Returns the files of sysctl.d with their folders, in the order in which they apply.
+/// Returns the files of sysctl.d with their directories, in the order in which they apply.
 fn files(root: &Root) -> BTreeMap<String, &'static str> {
     let mut found = BTreeMap::new();
     for folder in FOLDERS {

@@ -1,8 +1,8 @@
 //! Debian packages, used without installing them: apt-get fetches them from the host's sources, and they are unpacked
 //! to a private directory.
 //!
-//! The client keeps a separate state below the folder. It therefore needs no privileges, finds the newest versions, and
-//! does not change the host.
+//! The client keeps a separate state below the directory. It therefore needs no privileges, finds the newest versions,
+//! and does not change the host.
 
 use crate::program::{self, Program};
 use anyhow::{Context, Result, bail};
@@ -54,8 +54,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Creates a client that keeps its package lists in the folder, and updates the lists. Fails if the host is not a
-    /// Debian system.
+    /// Creates a client that keeps its package lists in the directory, and updates the lists. Fails if the host is not
+    /// a Debian system.
     pub(crate) fn new(folder: &Path) -> Result<Self> {
         if let Some(name) = ["apt-get", "apt-cache", "dpkg-deb"].iter().find(|name| program::find(name).is_none()) {
             bail!("`{name}` is missing: this chore needs a Debian system");

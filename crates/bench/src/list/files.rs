@@ -628,7 +628,7 @@ fn file_system(kind: &str, files: u64) -> FileSystem {
     }
 }
 
-/// Mounts and returns the file system that the case selects; none for that of the run's folder.
+/// Mounts and returns the file system that the case selects; none for that of the run's directory.
 fn volume(context: &Context) -> Result<Option<Volume>, Stop> {
     let settings = context.settings;
     match settings.text("filesystem") {

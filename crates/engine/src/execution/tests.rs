@@ -299,12 +299,12 @@ fn resume(path: &Path, record: &Record) -> Writer {
     }
 }
 
-/// Returns the paths of the records of both sides of a run in a folder.
+/// Returns the paths of the records of both sides of a run in a directory.
 fn records(folder: &Path) -> [PathBuf; 2] {
     ["base", "new"].map(|name| folder.join(name))
 }
 
-/// Makes a run of two sides, whose new side is interrupted in its pass number `stop`. Records in the folder are
+/// Makes a run of two sides, whose new side is interrupted in its pass number `stop`. Records in the directory are
 /// continued. Returns the passes in the order in which they began.
 fn take_turns(folder: &Path, plan: &Plan, stop: Option<u32>, need: fn(u32, u32) -> Option<u32>) -> (End, Vec<Begun>) {
     let paths = records(folder);

@@ -31,7 +31,7 @@ fn at(started: &str) -> String {
 struct Folder(tempfile::TempDir);
 
 impl Folder {
-    /// A folder with one record for each of `count` days.
+    /// A directory with one record for each of `count` days.
     fn of_days(count: usize) -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
         for day in 1..=count {
@@ -197,14 +197,14 @@ fn database(path: &Path, version: i64) {
     db.pragma_update(None, "user_version", version).unwrap();
 }
 
-/// Reads the folder, which must refuse its index by name.
+/// Reads the directory, which must refuse its index by name.
 fn refuses(folder: &Folder, is_rebuilt: bool) {
     let error = folder.try_read(&Options { is_rebuilt, ..Options::default() }).unwrap_err();
     assert!(matches!(error, Error::NotAnIndex { .. }), "{error:?}");
     assert!(error.to_string().contains(".landau-history.sqlite"), "{error}");
 }
 
-/// Guards against a folder from elsewhere whose index is a symbolic link to a file of the user.
+/// Guards against a directory from elsewhere whose index is a symbolic link to a file of the user.
 #[test]
 fn an_index_that_is_a_link_is_refused_and_what_it_links_to_is_kept() {
     let folder = Folder::of_days(1);
@@ -253,7 +253,7 @@ fn a_database_of_another_program_with_the_name_of_the_index_is_kept() {
     }
 }
 
-/// Guards against mistaking a symbolic link in the path of the folder for a link at the index.
+/// Guards against mistaking a symbolic link in the path of the directory for a link at the index.
 #[test]
 fn a_folder_behind_a_link_has_its_index_and_can_be_rebuilt() {
     let folder = Folder::of_days(1);

@@ -152,7 +152,7 @@ impl Apt {
 /// Returns why a file could not be fetched: the mirror does not have it, which concerns only this file, or something
 /// else failed.
 fn refused(file: &str, err: &str) -> Error {
-    // Parts of apt's messages for HTTP (404 Not Found, 410 Gone) and for an archive in a folder.
+    // Parts of apt's messages for HTTP (404 Not Found, 410 Gone) and for an archive in a directory.
     const IS_MISSING: [&str; 3] = [" 404 ", " 410 ", "File not found"];
     let why = reasons(err);
     if IS_MISSING.iter().any(|word| why.contains(word)) {

@@ -23,7 +23,7 @@ const LINE: &str = "/dev/tty0";
 
 fn arguments(machine: &Machine) -> Vec<String> {
     let mut all = vec![format!("mem={}M", machine.memory_mib), format!("initrd={}", machine.initramfs.display())];
-    // The kernel's own files, above all its memory, belong in the folder of this run.
+    // The kernel's own files, above all its memory, belong in the directory of this run.
     all.push(format!("uml_dir={}", machine.folder.display()));
     all.extend("con=null con0=fd:0,fd:1 ssl=null panic=-1 rdinit=/init".split(' ').map(str::to_owned));
     all.push(format!("{VARIABLE}=1"));

@@ -1,7 +1,7 @@
 //! `vng`: virtme-ng, which boots a kernel on the host's own files, read-only, and runs a command.
 //!
-//! It starts more services than landau's own initramfs, and its files are on a shared folder, so its samples are marked
-//! as unusable for timing. KVM is disabled; emulation works on every host.
+//! It starts more services than landau's own initramfs, and its files are on a shared directory, so its samples are
+//! marked as unusable for timing. KVM is disabled; emulation works on every host.
 
 use super::{Platform, refuse_sysctls};
 use crate::error::{Error, io};
@@ -24,7 +24,7 @@ pub(super) struct Vng;
 /// virtme-ng's program.
 const PROGRAM: &str = "vng";
 
-/// Returns virtme-ng's arguments. The guest sees a copy of the command's folder, in memory.
+/// Returns virtme-ng's arguments. The guest sees a copy of the command's directory, in memory.
 fn arguments(machine: &Machine) -> Vec<String> {
     let mut all: Vec<String> = ["--run", &machine.kernel.image.to_string_lossy()].map(str::to_owned).into();
     all.extend(["--cpus", "1", "--memory", &format!("{}M", machine.memory_mib)].map(str::to_owned));

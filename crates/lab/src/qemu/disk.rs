@@ -83,7 +83,7 @@ fn pack(machine: &Machine, job: &Job) -> Result<(), Error> {
 /// Returns how to start the machine with this command.
 pub(super) fn launch(mut command: Command, machine: &Machine, job: &Job) -> Result<Launch, Error> {
     pack(machine, job)?;
-    // qemu keeps the system's writes in a temporary file, which is removed with the folder.
+    // qemu keeps the system's writes in a temporary file, which is removed with the directory.
     command.env("TMPDIR", machine.folder);
     Ok(Launch { script: Some(Script::new(steps(machine.login))), ..Launch::machine(command) })
 }

@@ -10,7 +10,7 @@ pub struct Side {
     pub role: Role,
     /// Identifies the run: equal in both records, and in no other.
     pub run: String,
-    /// The file name of the other side's record, which was written to the same folder.
+    /// The file name of the other side's record, which was written to the same directory.
     pub other: String,
     /// The differences of the new side, as the user gave them; the same in both records. Empty if the sides are equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

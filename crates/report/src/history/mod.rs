@@ -19,7 +19,7 @@ pub use terminal::{grouped, list, overview, trend};
 /// A record of a collection.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The path, relative to the folder of the collection.
+    /// The path, relative to the directory of the collection.
     pub path: String,
     /// When the run began, RFC 3339 in UTC.
     pub started: String,

@@ -22,7 +22,7 @@ const VALUES_MAX: usize = 400;
 /// The data of a site's pages.
 #[derive(Debug)]
 pub struct Site {
-    /// The name of the folder.
+    /// The name of the directory.
     pub name: String,
     /// The records, newest first.
     pub rows: Vec<Row>,

@@ -77,14 +77,14 @@ impl Default for Options {
 pub struct Page {
     /// The page.
     pub html: String,
-    /// The files that must be in the same folder, if the records are too large to embed.
+    /// The files that must be in the same directory, if the records are too large to embed.
     pub beside: Vec<Beside>,
 }
 
 /// A file that belongs next to a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Beside {
-    /// Its name, without a folder.
+    /// Its name, without a directory.
     pub file_name: String,
     /// Its content.
     pub bytes: Vec<u8>,

@@ -272,7 +272,7 @@ fn end(pass: u32, sketch: &Sketch, poison: &str) -> PassEnd {
     }
 }
 
-/// Returns a record from a separate folder, and its bytes.
+/// Returns a record from a separate directory, and its bytes.
 pub(crate) fn record(passes: u32, bend: &Bend) -> (Record, Vec<u8>) {
     record_of(&sketches(), passes, bend)
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-/// Returns a server of `name` in a separate folder, where `make` has put it.
+/// Returns a server of `name` in a separate directory, where `make` has put it.
 fn site_of(name: &str, make: impl FnOnce(&Path), change: impl FnOnce(&mut Config)) -> Site {
     Site::new(&[], |config| {
         make(&config.root);

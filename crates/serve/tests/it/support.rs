@@ -59,7 +59,7 @@ pub(crate) fn set_rules(config: &mut Config, text: &str) {
     config.rules = Some(Arc::new(LiveRules::read(file.path(), &[], |_| Vec::new()).unwrap()));
 }
 
-/// A server with a separate folder. If its test fails, it prints the kind of the server and its counters.
+/// A server with a separate directory. If its test fails, it prints the kind of the server and its counters.
 pub(crate) struct Site {
     folder: TempDir,
     kind: String,

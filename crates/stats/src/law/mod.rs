@@ -1,7 +1,7 @@
 //! The dictionary of laws, one file each, and fitted laws.
 //!
 //! Every law is `fixed + slope · g(n)` with a fixed cost of zero or more and a slope of zero or more. A new law is a
-//! new file in this folder that implements [`Law`]; `cargo xtask registry` adds it to `registry.rs`.
+//! new file in this directory that implements [`Law`]; `cargo xtask registry` adds it to `registry.rs`.
 
 mod registry;
 

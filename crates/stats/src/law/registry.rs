@@ -1,4 +1,4 @@
-//! The dictionary: every file of this folder that contains a law. `cargo xtask registry` writes the part between the
+//! The dictionary: every file of this directory that contains a law. `cargo xtask registry` writes the part between the
 //! markers.
 
 use super::Law;

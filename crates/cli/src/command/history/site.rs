@@ -8,7 +8,7 @@ use landau_report::history::{Over, Row, Site, Trend, index_page, record_path, su
 use landau_report::table::plain;
 use std::path::Path;
 
-/// The folders of a site.
+/// The directories of a site.
 const FOLDERS: [&str; 3] = ["", "benchmark", "record"];
 
 /// Returns an error if the output directory contains anything other than a site, or the records themselves. A site

@@ -1,10 +1,10 @@
 //! `bench files`: measures what Landau's frame adds to the calls for a file, compared with a bare loop in C; and
 //! compares the time of these calls with that in `fs_mark`.
 //!
-//! All programs work in the same folder and on the same processor, in turn, in alternating order. Each has a separate
-//! directory, which is created like that of `landau run files`: without a journal, ext4 skips the inodes of files that
-//! were removed minutes ago in the same block group. The data of earlier programs is synced to the device before the
-//! next one starts.
+//! All programs work in the same directory and on the same processor, in turn, in alternating order. Each has a
+//! separate directory, which is created like that of `landau run files`: without a journal, ext4 skips the inodes of
+//! files that were removed minutes ago in the same block group. The data of earlier programs is synced to the device
+//! before the next one starts.
 //!
 //! The bare loop makes the calls of `landau run files` with order=file. The comparison uses the processor time of a
 //! file, so that the disk does not matter. `fs_mark` creates, writes and closes, as order=phase does; the comparison
@@ -42,7 +42,7 @@ pub(crate) struct Words {
     /// Bytes of a file
     #[arg(long, default_value_t = 4_096)]
     size: u32,
-    /// Work in this folder [default: the build directory of the workspace]
+    /// Work in this directory [default: the build directory of the workspace]
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Measure this program instead of a release build
@@ -50,7 +50,7 @@ pub(crate) struct Words {
     landau: Option<PathBuf>,
 }
 
-/// The programs and their folder.
+/// The programs and their directory.
 struct Bench<'a> {
     words: &'a Words,
     landau: PathBuf,
@@ -192,7 +192,7 @@ impl Bench<'_> {
         marked_us(&text).with_context(|| format!("fs_mark printed {text:?}"))
     }
 
-    /// Returns a new directory in the folder, after all pending writes have reached the device.
+    /// Returns a new directory in the directory, after all pending writes have reached the device.
     fn directory(&self) -> Result<PathBuf> {
         let top = self.folder.path().join("top");
         let (path, _) = placement::create_directory(&top).map_err(|stop| anyhow!("{}: {stop}", top.display()))?;
@@ -200,7 +200,7 @@ impl Bench<'_> {
         Ok(path)
     }
 
-    /// Waits until all writes to the folder's file system have reached the device.
+    /// Waits until all writes to the directory's file system have reached the device.
     fn settle(&self) -> Result<()> {
         let folder = File::open(self.folder.path()).context("open the folder")?;
         sync_file_system(&folder.into()).context("sync the folder's file system")

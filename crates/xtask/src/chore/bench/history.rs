@@ -35,7 +35,7 @@ pub(crate) struct Words {
     /// Measure this program instead of building the one of the tree
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Write the collection to this folder and keep it
+    /// Write the collection to this directory and keep it
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }

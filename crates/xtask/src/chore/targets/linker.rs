@@ -57,7 +57,7 @@ pub(super) struct Linker {
 }
 
 impl Linker {
-    /// Uses the zig of an earlier call, otherwise fetches one with pip into the folder.
+    /// Uses the zig of an earlier call, otherwise fetches one with pip into the directory.
     pub(super) fn find(folder: &Path) -> Result<Self> {
         // Resolved now, because a rebuild of this program would replace the file.
         let own = std::env::current_exe().context("find this program")?;

@@ -21,7 +21,7 @@ const FAMILIES: [[&str; 3]; 2] = [["rustc-web", "rust-web-src", "cargo-web"], ["
 
 impl Toolchain {
     /// Returns the toolchain in use if it has the source, otherwise that of an earlier call, otherwise one fetched into
-    /// the folder.
+    /// the directory.
     pub(super) fn find(folder: &Path) -> Result<Self> {
         let own = std::env::var_os("RUSTC").map_or_else(|| "rustc".into(), PathBuf::from);
         if let Ok(sysroot) = Program::new(&own).args(["--print", "sysroot"]).text()
