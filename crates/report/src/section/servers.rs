@@ -57,7 +57,7 @@ fn of(servers: &[Checked], left_out: &[String], of_record: &str) -> Markup {
         }
     };
     html! {
-        @if !servers.is_empty() { (scrolling(&format!("Servers and their calls{of_record}"), &table)) }
+        @if !servers.is_empty() { (scrolling(&format!("Comparison of servers with their calls{of_record}"), &table)) }
         ul {
             @for one in servers { li { (one.sentence()) } }
             @for sentence in left_out { li { (sentence) } }
@@ -97,7 +97,7 @@ mod tests {
     fn a_sum_that_misses_by_more_than_a_fifth_is_marked() {
         let servers = [checked("a<b", 25_000.0, 100_000.0), checked("near", 90_000.0, 100_000.0)];
         let page = of(&servers, &[], " of x").into_string();
-        assert!(page.contains("aria-label=\"Servers and their calls of x\""), "{page}");
+        assert!(page.contains("aria-label=\"Comparison of servers with their calls of x\""), "{page}");
         assert!(
             page.contains("<strong>misses: 75% below</strong>") && page.contains("within 20%: 10% below"),
             "{page}"
