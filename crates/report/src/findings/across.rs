@@ -6,7 +6,7 @@
 //! proof and the change of the law come from the [comparison](Comparisons) of the two.
 
 use super::{Finding, Kind, Tier, merged, of, subject, told, weight};
-use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
+use crate::quantity::{FormatCost, Unit, count, digits, factor, numbered, percent};
 use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, ends, text};
 use landau_stats::quantile::median;
 use landau_stats::{Class, Judgement, Options, Outcome};
@@ -208,16 +208,11 @@ fn unchanged(comparisons: &Comparisons) -> Finding {
         format!("; a difference of {} would have been detected{place}", text::detectable(middle))
     });
     let delta = percent(Options::default().delta);
-    let but = match (all, smaller) {
-        (_, 0) => String::new(),
-        (1, _) => "; it is proven to differ".to_owned(),
-        (_, 1) => "; 1 is proven to differ".to_owned(),
-        (_, many) => format!("; {many} are proven to differ"),
+    let but = match smaller {
+        0 => String::new(),
+        some => format!("; {} proven", numbered(some, "smaller difference is", "smaller differences are")),
     };
-    let none = match all {
-        1 => "The compared curve is not".to_owned(),
-        many => format!("None of {} compared curves is", count(many as f64)),
-    };
-    let text = format!("{none} proven to differ by more than {delta}{but}{seen}.");
+    let all = numbered(all, "compared curve", "compared curves");
+    let text = format!("Of {all}, none is proven to differ by more than {delta}{but}{seen}.");
     Finding::new(Kind::Shared, None, 0.0, text)
 }

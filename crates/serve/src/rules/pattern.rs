@@ -163,7 +163,10 @@ mod tests {
             );
         }
         for wrong in ["/a?x=1", "/a/?page=2", "/?a[]=1"] {
-            assert!(Pattern::new(wrong).is_err_and(|why| why.contains("does not match the query")), "{wrong}");
+            assert!(
+                Pattern::new(wrong).is_err_and(|why| why.starts_with("a pattern does not match the query")),
+                "{wrong}"
+            );
         }
         for fine in ["*~", "[~]a", "/~ann/", "/a=b", "=a", "/a?b", "/a[?]x=1", "/a^b"] {
             assert!(Pattern::new(fine).is_ok(), "{fine}");
