@@ -71,6 +71,7 @@ pub struct Remedy {
     /// The risk of the change.
     pub risk: Option<String>,
     /// What reaches the size without raising the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub instead: Option<String>,
 }
 

@@ -77,9 +77,9 @@ fn program(text: &mut String, process: &Process) {
         let waiting = counted(listener.waiting, "connection waits", "connections wait");
         // The kernel refuses a connection only when the accept queue holds more than the backlog.
         let most = listener.backlog.map_or(String::new(), |most| format!(", at most {}", grouped(most + 1)));
-        let dropped = counted_if_known(listener.drops, "packet of a handshake", "packets of handshakes");
-        let dropped =
-            listener.drops.filter(|&drops| drops > 0).map_or(String::new(), |_| format!("; {dropped} dropped"));
+        let dropped = listener.drops.filter(|&drops| drops > 0).map_or(String::new(), |drops| {
+            format!("; {} dropped", counted(drops, "packet of a handshake", "packets of handshakes"))
+        });
         let _ = writeln!(text, "    port {}: {waiting} for accept(){most}{dropped}", listener.port);
     }
 }
