@@ -208,3 +208,23 @@ impl Measurement {
         times
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The detail of a failure that is dropped once described a later failure of the same kind.
+    #[test]
+    fn failures_before_the_measured_time_are_not_described() {
+        let mut measurement = Measurement::new(&Load::Closed, 1);
+        measurement.fail(Failure::UnsolicitedResponse, || "early".to_owned());
+        measurement.fail(Failure::ConnectRefused, || "refused".to_owned());
+        measurement.start_at(5);
+        let metrics = measurement.metrics();
+        let kept: Vec<Failure> = metrics.failures.keys().copied().collect();
+        let described: Vec<Failure> = metrics.failure_details.keys().copied().collect();
+        assert_eq!((kept, described), (vec![Failure::ConnectRefused], vec![Failure::ConnectRefused]));
+        measurement.fail(Failure::UnsolicitedResponse, || "late".to_owned());
+        assert_eq!(measurement.take().failure_details[&Failure::UnsolicitedResponse], "late");
+    }
+}

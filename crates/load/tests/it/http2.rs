@@ -170,6 +170,8 @@ fn failures_are_those_of_their_stream() {
     assert_eq!(metrics.responses + count(Failure::Reset) + count(Failure::InvalidResponse), 100);
     assert!(count(Failure::Reset) >= 24 && count(Failure::InvalidResponse) >= 24, "{:?}", metrics.failures);
     assert!(metrics.failure_details[&Failure::Reset].contains("REFUSED_STREAM"));
+    let detail = &metrics.failure_details[&Failure::InvalidResponse];
+    assert_eq!(detail, "0 bytes of content; its content-length is 7");
 }
 
 #[test]
