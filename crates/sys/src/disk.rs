@@ -134,7 +134,7 @@ mod imp {
         let mut request = MoveExtent { reserved: 0, donor, start, donor_start: other_start, length, moved: 0 };
         // SAFETY: the request has the layout and size of `struct move_extent`, and is writable.
         check(CALL, unsafe { libc::ioctl(file.as_raw_fd(), MOVE_EXTENT as _, &raw mut request) })?;
-        if request.moved == length { Ok(()) } else { Err(Error { call: CALL, errno: libc::EOPNOTSUPP }) }
+        if request.moved == length { Ok(()) } else { Err(Error::not_supported(CALL)) }
     }
 
     pub(super) fn write_back(file: &File, timeout: Duration) -> Result<bool> {
@@ -284,7 +284,7 @@ mod imp {
     use std::os::fd::OwnedFd;
 
     fn none<T>(call: &'static str) -> Result<T> {
-        Err(Error { call, errno: libc::EOPNOTSUPP })
+        Err(Error::not_supported(call))
     }
 
     pub(super) fn extents(_: &File) -> Result<Vec<Extent>> {
@@ -413,10 +413,10 @@ pub fn device_numbers(_: &std::path::Path) -> Option<(u32, u32)> {
 }
 
 /// The error of [`extents`] on file systems and systems without FIEMAP.
-pub const FIEMAP_UNSUPPORTED: Error = Error { call: "fiemap", errno: libc::EOPNOTSUPP };
+pub const FIEMAP_UNSUPPORTED: Error = Error::not_supported("fiemap");
 
 /// The error of a file system that cannot exchange the blocks of two files.
-pub const EXCHANGE_UNSUPPORTED: Error = Error { call: "EXT4_IOC_MOVE_EXT", errno: libc::EOPNOTSUPP };
+pub const EXCHANGE_UNSUPPORTED: Error = Error::not_supported("EXT4_IOC_MOVE_EXT");
 
 #[cfg(test)]
 mod tests {

@@ -42,7 +42,7 @@ impl Error {
         Self { call, errno: libc::ENOSYS }
     }
 
-    /// Returns the error of a call that descriptors of this kind do not support (EOPNOTSUPP).
+    /// Returns the error of a call that a file, a socket or the system does not support (EOPNOTSUPP).
     pub const fn not_supported(call: &'static str) -> Self {
         Self { call, errno: libc::EOPNOTSUPP }
     }

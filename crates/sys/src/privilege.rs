@@ -217,7 +217,7 @@ mod imp {
             let known = RestrictSelf::default().no_new_privs(false).apply().map_err(|error| of(call, &error))?;
             match known.landlock {
                 LandlockStatus::NotImplemented => return Err(Error::unsupported(call)),
-                LandlockStatus::NotEnabled => return Err(Error { call, errno: libc::EOPNOTSUPP }),
+                LandlockStatus::NotEnabled => return Err(Error::not_supported(call)),
                 LandlockStatus::Available { .. } => {}
             }
             let made = Ruleset::default()

@@ -53,7 +53,7 @@ const PASSES_OF_MANY: u32 = 5;
 const ASKED: u64 = 256;
 
 /// The error that ends a cold pass if it cannot be proven that a file is not in memory.
-const UNPROVEN: landau_sys::Error = landau_sys::Error { call: "cachestat", errno: libc::EOPNOTSUPP };
+const UNPROVEN: landau_sys::Error = landau_sys::Error::not_supported("cachestat");
 
 /// The minimum share of a warm file's pages that must be in memory.
 const WARM_SHARE: f64 = 0.9;
@@ -63,7 +63,7 @@ const SPREAD: &str = "the fastest of several block groups for each pass (chattr 
 const NOT_SPREAD: &str = "chosen by the file system";
 
 /// The error that ends a cold pass on a file system that keeps files in memory only.
-const NEVER_COLD: landau_sys::Error = landau_sys::Error { call: "posix_fadvise", errno: libc::EOPNOTSUPP };
+const NEVER_COLD: landau_sys::Error = landau_sys::Error::not_supported("posix_fadvise");
 
 /// The operations after which a file counts as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
