@@ -240,9 +240,9 @@ fn middle(blocks: &[f64]) -> f64 {
 }
 
 /// Finds the call at which a jump occurs: the cut with the fewest calls on the wrong side of a threshold. Nearly all
-/// later calls exceed the threshold, which is at least the geometric mean of both levels. The later level matters
-/// because the occupancy law climbs steeply, with calls scattered up to the cost of a full scan, and the cliff is where
-/// the scatter ends.
+/// later calls exceed the threshold, which is at least the geometric mean of both levels; on the way down, beyond which
+/// calls may be cold, it is √2.5 times the earlier level instead. The later level matters because the occupancy law
+/// climbs steeply, with calls scattered up to the cost of a full scan, and the cliff is where the scatter ends.
 fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     let (from, to) = (range.0.saturating_sub(side), (range.1 + side).min(one.costs.len()));
     let level = |a: usize, b: usize| median_of_costs(&mut one.costs[a..b].to_vec()).map(|ns| ns.max(0.5));

@@ -224,7 +224,7 @@ impl Judge for Counted {
 }
 
 /// Decides the outcome. The questions, in order: is there any change, does a law fit exactly, is the cost flat within
-/// δ, does it fall, does a law fit.
+/// δ, does a law fit, does the cost grow or fall.
 fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome {
     let height = height(level);
     if height < 1e-12 {
@@ -238,11 +238,6 @@ fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Opt
     }
     if height <= 2.0 * options.delta.ln_1p() && growth.value.ln().abs() <= options.delta.ln_1p() {
         return Outcome::Flat { within: (height / 2.0).exp_m1() };
-    }
-    let start = level.mean[0];
-    let rises = level.mean.iter().any(|y| y - start > options.delta.ln_1p());
-    if growth.value < 1.0 - options.delta && !rises {
-        return Outcome::Falls;
     }
     let log = growth.value.ln();
     match () {
