@@ -32,8 +32,8 @@ impl<'a> Shown<'a> {
         let grows = profile.grows();
         let is_shown = |function: &&ProfiledFunction| {
             if !grows {
-                // About half of the samples are at large n.
-                return function.ns[1] / total >= SHOWN.max(2.0 * SAMPLES / profile.sample_count as f64);
+                let samples = function.ns[1] * profile.call_counts[1] as f64 / profile.sample_ns;
+                return function.ns[1] / total >= SHOWN && samples.round() >= SAMPLES;
             }
             let least = if function.growth_ns.contains(0.0) { SHOWN_IF_UNCERTAIN } else { SHOWN };
             function.share.value.abs() >= least || is_part(profile, &function.name)
@@ -296,7 +296,8 @@ mod tests {
                 function("doubtful", [500.0, 700.0], interval(200.0, -100.0, 500.0), interval(0.02, -0.01, 0.05)),
                 function("fixed", [500.0, 300.0], interval(-200.0, -300.0, -100.0), interval(-0.02, -0.03, -0.01)),
             ],
-            sample_count: 1_000,
+            sample_ns: 1_000.0,
+            call_counts: [1_000, 1_000],
             ..Profile::default()
         }
     }
@@ -396,7 +397,7 @@ mod tests {
         let constant = profile(interval(50.0, -40.0, 140.0));
         let names: Vec<&str> = Shown::of(&constant).functions.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["scan", "doubtful", "fixed"]);
-        let few = Profile { sample_count: 100, ..constant };
+        let few = Profile { call_counts: [5, 5], ..constant };
         let names: Vec<&str> = Shown::of(&few).functions.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["scan"], "3 samples are chance");
         let grown = profile(interval(10_500.0, 10_000.0, 11_000.0));
