@@ -189,7 +189,6 @@ fn mitigations(context: &Context) -> Option<Condition> {
             risk: Some(
                 "a program may read the memory of others and of the kernel: only for trusted programs".to_owned(),
             ),
-            instead: None,
         },
     ))
 }
@@ -377,7 +376,6 @@ fn leftovers(context: &Context) -> Option<Condition> {
         now: Some("landau tune restore".to_owned()),
         for_good: None,
         risk: Some("a value that another process has changed since is kept and reported".to_owned()),
-        instead: None,
     });
     let bends = waiting > 100 || !own.is_empty() || remedy.is_some();
     Some(Condition::when(bends, "leftovers", parts.join(", "), effect, remedy.unwrap_or_default()))

@@ -3,7 +3,7 @@
 use crate::census::Census;
 use crate::conditions::conditions;
 use crate::connection::Measured;
-use crate::context::{Context, Folder};
+use crate::context::{A_PROCESS, Context, Folder};
 use crate::demand::Demand;
 use crate::limit::{self, PortsInUse};
 use crate::noise::Noise;
@@ -155,6 +155,8 @@ pub struct Answer {
     pub sentence: String,
     /// What to do if it does not fit.
     pub remedy: Remedy,
+    /// What reaches the size without raising a limit.
+    pub instead: Option<String>,
     /// The limits that the size exceeds, but that only slow it down or fail now and then, as sentences.
     pub warnings: Vec<String>,
 }
@@ -210,7 +212,11 @@ pub fn examine(root: &Root, request: &Request) -> Report {
     }
     Report {
         schema: SCHEMA,
-        answers: request.demands.iter().map(|demand| answer(demand, &limits, request.hides_use(demand))).collect(),
+        answers: request
+            .demands
+            .iter()
+            .map(|demand| answer(&context, demand, &limits, request.hides_use(demand)))
+            .collect(),
         conditions: conditions(&context),
         process,
         connection: measured.cloned(),
@@ -302,7 +308,7 @@ const RESERVE: &str = "the reserve of landau run";
 
 /// If `hides_use`, the resources in use by the program are unreadable: a size that fits an idle program does not
 /// necessarily fit this one.
-fn answer(demand: &Demand, limits: &[Row], hides_use: bool) -> Answer {
+fn answer(context: &Context, demand: &Demand, limits: &[Row], hides_use: bool) -> Answer {
     let of = |effect: Effect| {
         limits.iter().flat_map(move |row| {
             let is_it = move |bound: &&Bound| bound.kind == demand.kind.name && bound.effect == effect;
@@ -316,7 +322,9 @@ fn answer(demand: &Demand, limits: &[Row], hides_use: bool) -> Answer {
     let warning = |(row, bound): (&Row, &Bound)| {
         format!("beyond {} {} ({}): {}", grouped(bound.at_most), bound.unit, row.limit, row.evidence)
     };
-    let bent = of(Effect::Bends).filter(|(_, bound)| asked.is_some_and(|asked| asked > bound.at_most));
+    let is_exceeded = |bound: &Bound| asked.is_some_and(|asked| asked > bound.at_most);
+    let exceeded: Vec<&Bound> = of(Effect::Stops).map(|(_, bound)| bound).filter(|bound| is_exceeded(bound)).collect();
+    let bent = of(Effect::Bends).filter(|(_, bound)| is_exceeded(bound));
     Answer {
         kind: demand.kind.name,
         asked,
@@ -326,8 +334,23 @@ fn answer(demand: &Demand, limits: &[Row], hides_use: bool) -> Answer {
         limit: binding.map(|(row, _)| row.limit.clone()),
         sentence: sentence(demand, binding, fits),
         remedy: binding.filter(|_| fits == Some(false)).map(|(row, _)| row.remedy.clone()).unwrap_or_default(),
+        instead: instead(context, demand, &exceeded),
         warnings: bent.map(warning).collect(),
     }
+}
+
+/// Returns how several server processes reach a size that only limits of one process prevent.
+fn instead(context: &Context, demand: &Demand, exceeded: &[&Bound]) -> Option<String> {
+    if exceeded.is_empty() || !exceeded.iter().all(|bound| bound.unit.ends_with(A_PROCESS)) {
+        return None;
+    }
+    let processes = limit::processes(context, demand)?;
+    let options = if context.subject.is_other {
+        String::new()
+    } else {
+        format!(": `landau serve --processes {processes}`, `worker_processes {processes}` of nginx")
+    };
+    Some(format!("{} processes that share the listening socket, each with this limit{options}", grouped(processes)))
 }
 
 fn sentence(demand: &Demand, binding: Option<(&Row, &Bound)>, fits: Option<bool>) -> String {

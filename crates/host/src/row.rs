@@ -70,9 +70,6 @@ pub struct Remedy {
     pub for_good: Option<String>,
     /// The risk of the change.
     pub risk: Option<String>,
-    /// What reaches the size without raising the limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instead: Option<String>,
 }
 
 impl Remedy {
@@ -89,8 +86,7 @@ impl Remedy {
 
     /// Returns a remedy from the immediate command, the permanent setting and the risk.
     pub(crate) fn of(now: impl Into<String>, for_good: impl Into<String>, risk: &str) -> Self {
-        let (now, for_good, risk) = (Some(now.into()), Some(for_good.into()), Some(risk.to_owned()));
-        Self { now, for_good, risk, instead: None }
+        Self { now: Some(now.into()), for_good: Some(for_good.into()), risk: Some(risk.to_owned()) }
     }
 
     /// Returns a remedy for a size that exceeds what the kernel can be set to: there is none.
@@ -105,7 +101,6 @@ impl Remedy {
             now: Some(format!("sysctl -w {name}={quoted}")),
             for_good: Some(format!("\"{name} = {value}\" in /etc/sysctl.d/90-landau.conf")),
             risk: Some(risk.to_owned()),
-            instead: None,
         }
     }
 }

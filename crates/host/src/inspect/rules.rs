@@ -653,7 +653,7 @@ mod tests {
         let half = |pid| own(pid).filter(|pid| pid % 2 == 0);
         let samples = window(vec![children(100..110, own), children(100..110, half), children(100..110, half)]);
         assert_eq!(decide(&samples).architecture, Some(Architecture::Prefork));
-        // They may be event loops, because they never block.
+        // They may be event loops if they never block.
         let mut unblocked = samples;
         for process in unblocked.iter_mut().flat_map(|sample| &mut sample.processes) {
             process.threads.iter_mut().for_each(|one| (one.wait, one.reads) = (Some(Wait::Epoll), None));

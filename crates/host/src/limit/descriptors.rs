@@ -1,7 +1,7 @@
 //! Descriptors: of a process, of the system, and epoll watches.
 
 use crate::context::{A_PROCESS, Context};
-use crate::demand::{Needs, SPARE_OF_SERVE};
+use crate::demand::{Demand, Needs, SPARE_OF_SERVE};
 use crate::row::{Effect, Remedy, Row};
 use crate::systemd::manager_setting;
 use crate::text::grouped;
@@ -44,11 +44,17 @@ fn needed(context: &Context, needs: &Needs, size: u64) -> Option<u64> {
     Some(size.saturating_mul(each).saturating_add(spare).saturating_add(own))
 }
 
+/// Returns the descriptor limit of the subject. A running program has already set its limit. A new one raises it first,
+/// as Landau's and most servers do.
+fn of_subject(context: &Context) -> Option<u64> {
+    let (soft, hard) = context.subject.limit("Max open files")?;
+    Some(if context.subject.is_other { soft } else { hard })
+}
+
 fn of_process(context: &Context) -> Option<Row> {
     let subject = &context.subject;
     let (soft, hard) = subject.limit("Max open files")?;
-    // A running program has already set its limit. A new one raises it first, as Landau's and most servers do.
-    let limit = if subject.is_other { soft } else { hard };
+    let limit = of_subject(context)?;
     let bounds = context.bounds(Effect::Stops, A_PROCESS, |needs| fitting(context, limit, needs));
     let target = context.raised(limit, |needs, size| needed(context, needs, size));
     let calls = context.calls(|needs| if needs.descriptors.is_some() { needs.opens } else { "" });
@@ -64,22 +70,18 @@ fn of_process(context: &Context) -> Option<Row> {
         bounds,
         evidence: format!("{calls} {} with EMFILE{raises}", Context::fail(&calls)),
         counters: Vec::new(),
-        remedy: Remedy { instead: more_processes(context, limit), ..raise_table(context, target, hard) },
+        remedy: raise_table(context, target, hard),
     })
 }
 
-/// Returns the number of server processes that hold the requested connections, if one process cannot. The limit is that
-/// of each process, so that this needs no privilege.
-fn more_processes(context: &Context, limit: u64) -> Option<String> {
-    let demand = context.demands.iter().find(|demand| demand.kind.is_server())?;
-    let each = fitting(context, limit, &demand.kind.needs).filter(|&each| each > 0)?;
-    let processes = demand.size.filter(|&size| size > each)?.div_ceil(each);
-    let options = if context.subject.is_other {
-        String::new()
-    } else {
-        format!(": `landau serve --processes {processes}`, `worker_processes {processes}` of nginx")
-    };
-    Some(format!("{processes} processes that share the listening socket, each with this limit{options}"))
+/// Returns the number of server processes, each with the descriptor limit of the subject, that hold the requested
+/// connections. `None` if the load is not that of a server.
+pub(crate) fn processes(context: &Context, demand: &Demand) -> Option<u64> {
+    let needs = &demand.kind.needs;
+    // A new process has none of the connections of the running one.
+    let (each, own) = needs.descriptors.filter(|_| demand.kind.is_server())?;
+    let fits = of_subject(context)?.saturating_sub(own) / each;
+    Some(demand.size?.div_ceil((fits > 0).then_some(fits)?))
 }
 
 /// Returns the requested size of a kind, or 0.
@@ -119,7 +121,6 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
             context.limit_service(&format!("LimitNOFILE={target}"))
         )),
         risk: Some("programs that use select() break with descriptors above 1,023".to_owned()),
-        instead: None,
     }
 }
 
@@ -184,7 +185,6 @@ fn of_services(context: &Context) -> Option<Row> {
             now: None,
             for_good: Some(format!("LimitNOFILE= of the one service, by `{}`", context.edit_service_command())),
             risk: Some("as a default it applies to every service, including those that use select()".to_owned()),
-            instead: None,
         },
     })
 }

@@ -171,7 +171,6 @@ fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
             now: Some(now),
             for_good: Some(format!("service: {}", context.limit_service(&format!("{}=infinity", of.directive)))),
             risk: Some("a program that leaks memory is stopped later".to_owned()),
-            instead: None,
         },
     })
 }

@@ -11,6 +11,7 @@ mod tasks;
 use crate::context::Context;
 use crate::row::Row;
 
+pub(crate) use descriptors::processes;
 pub use descriptors::{NR_OPEN, NR_OPEN_OF_SYSTEMD};
 pub(crate) use ports::PortsInUse;
 pub(crate) use queues::of_listeners;

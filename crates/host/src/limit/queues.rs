@@ -93,7 +93,6 @@ fn of_port(context: &Context, port: u16, backlog: u64, sockets: &[&Listener]) ->
                     .to_owned(),
             ),
             risk: Some("a longer queue waits longer".to_owned()),
-            instead: None,
         },
     }
 }

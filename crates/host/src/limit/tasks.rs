@@ -142,7 +142,6 @@ fn of_user(context: &Context) -> Option<Row> {
                 context.limit_service(&format!("LimitNPROC={target}"))
             )),
             risk: Some("a fork bomb can then use up the host's process identifiers".to_owned()),
-            instead: None,
         },
     })
 }
@@ -167,7 +166,6 @@ fn of_group(context: &Context, group: &Group) -> Option<Row> {
                 group.edit_command()
             )),
             risk: Some("a fork bomb is stopped later".to_owned()),
-            instead: None,
         },
     })
 }

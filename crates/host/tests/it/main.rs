@@ -817,7 +817,7 @@ fn a_remedy_is_large_enough() {
 fn more_processes_hold_what_one_cannot() {
     let host = Host::new();
     host.limit(&[("NOFILE", "20000"), ("SOFT", "20000")]);
-    let instead = |ask: &str| host.answer(ask).remedy.instead;
+    let instead = |ask: &str| host.answer(ask).instead;
     let six = "6 processes that share the listening socket, each with this limit: `landau serve --processes 6`, \
                `worker_processes 6` of nginx";
     assert_eq!(instead("idle=100000").as_deref(), Some(six));
@@ -826,6 +826,25 @@ fn more_processes_hold_what_one_cannot() {
     for one_process in ["sockets=100000", "mail=100000", "idle=19997", "idle"] {
         assert_eq!(instead(one_process), None, "{one_process}");
     }
+    // The answer to another demand with the same limit has no server.
+    let answers = host.report("sockets=100000,idle=100000", None).answers;
+    assert_eq!((answers[0].instead.as_deref(), answers[1].instead.as_deref()), (None, Some(six)));
+    // More processes do not raise a limit of the host.
+    host.write("proc/sys/fs/file-nr", "100\t0\t50000");
+    assert_eq!((instead("idle=100000"), instead("idle=40000").is_some()), (None, true));
+}
+
+/// New processes of a running server have none of its connections.
+#[test]
+fn more_processes_do_not_inherit_connections() {
+    let host = Host::new();
+    with_other(&host, &[("SOFT", "103"), ("NOFILE", "103")]);
+    for descriptor in 0..53 {
+        host.write(&format!("proc/4711/fd/{descriptor}"), "");
+    }
+    let answer = of_other(&host, "idle=1000").answers.remove(0);
+    assert_eq!(answer.at_most, Some(50));
+    assert_eq!(answer.instead.as_deref(), Some("10 processes that share the listening socket, each with this limit"));
 }
 
 /// A line of limits.d above `fs.nr_open` prevents all logins: the sysctl comes first, and must be permanent.

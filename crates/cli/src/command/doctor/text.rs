@@ -42,6 +42,7 @@ fn answered(text: &mut String, answer: &Answer, report: &Report) {
         labelled(text, "why", &row.evidence);
         labelled(text, "owner", &row.owner);
         remedy(text, &answer.remedy);
+        answer.instead.iter().for_each(|instead| labelled(text, "instead", instead));
     }
     for warning in &answer.warnings {
         text.push_str(&bullet(warning));
@@ -49,8 +50,7 @@ fn answered(text: &mut String, answer: &Answer, report: &Report) {
 }
 
 fn remedy(text: &mut String, remedy: &Remedy) {
-    let Remedy { now, for_good, risk, instead } = remedy;
-    for (label, part) in [("now", now), ("for good", for_good), ("risk", risk), ("instead", instead)] {
+    for (label, part) in [("now", &remedy.now), ("for good", &remedy.for_good), ("risk", &remedy.risk)] {
         if let Some(part) = part {
             labelled(text, label, part);
         }

@@ -202,8 +202,8 @@ impl Bench<'_> {
 
     /// Waits until all writes to the directory's file system have reached the device.
     fn settle(&self) -> Result<()> {
-        let folder = File::open(self.folder.path()).context("open the folder")?;
-        sync_file_system(&folder.into()).context("sync the folder's file system")
+        let folder = File::open(self.folder.path()).context("open the directory")?;
+        sync_file_system(&folder.into()).context("sync the directory's file system")
     }
 }
 
