@@ -35,8 +35,15 @@ pub use unit::main_process;
 /// The version of the JSON answer, which docs/inspect.md describes.
 const SCHEMA: u32 = 3;
 
-/// Calls are counted in one of this many periods between samples.
+/// Calls are counted in one of this many periods between samples, until [`ENOUGH_REPLIES`] were seen.
 const SLICES: usize = 4;
+
+/// From then on, calls are counted in one of this many periods.
+const RARE_SLICES: usize = 16;
+
+/// The number of counted replies from which a busy server's calls are counted more rarely. Each reply costs the server
+/// several counted calls, and further ones add little to what the calls show.
+const ENOUGH_REPLIES: u64 = 1_000;
 
 /// The time between samples, unless a sample costs more than a tenth of it.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -238,7 +245,7 @@ pub fn inspect(
             Err(why) => seen.refused = Some(why),
         }
     }
-    let mut checked = 0;
+    let (mut checked, mut next_slice) = (0, 0);
     let began = Instant::now();
     while seen.samples.len() < 2 || (began.elapsed() < window && !is_over()) {
         let (sample, cost) = sampler.take();
@@ -252,8 +259,10 @@ pub fn inspect(
         }
         sampler.watch(&sample, &mut seen.watchers);
         let period = PERIOD.max(cost).max((cost * 9).min(window / FEWEST_SAMPLES));
-        if let Err(why) = wait(collector.as_mut(), &mut sampler, &sample, seen.samples.len(), period) {
-            (collector, seen.refused) = (None, Some(why));
+        let index = seen.samples.len();
+        match wait(collector.as_mut(), &mut sampler, &sample, (index, next_slice), period) {
+            Ok(next) => next_slice = next,
+            Err(why) => (collector, seen.refused) = (None, Some(why)),
         }
         seen.samples.push(sample);
     }
@@ -288,28 +297,30 @@ fn attach(
     Ok(Collector::Probes(Box::new(Probes::attach(root, &server.ports(), network)?)))
 }
 
-/// Waits for the next sample. Calls are counted in some of the periods; the first period follows all tasks.
+/// Waits for the next sample, during the period with this index. Calls are counted if the period is that of the next
+/// time slice; the first period follows all tasks. Returns the index of the next slice.
 fn wait(
     collector: Option<&mut Collector>,
     sampler: &mut Sampler,
     sample: &Sample,
-    index: usize,
+    (index, mut next_slice): (usize, usize),
     period: Duration,
-) -> Result<(), String> {
+) -> Result<usize, String> {
     let Some(collector) = collector else {
         std::thread::sleep(period);
-        return Ok(());
+        return Ok(next_slice);
     };
     let mut is_new = collector.follow(&sample.processes)?;
     // A thread that was not followed yet may have created another one in the meantime.
     for _ in 0..FOLLOWS {
         is_new = is_new && index == 0 && collector.follow(&sampler.take().0.processes)?;
     }
-    if index.is_multiple_of(SLICES) {
-        collector.resume()?;
+    if index >= next_slice {
+        next_slice = index + if collector.resume()? < ENOUGH_REPLIES { SLICES } else { RARE_SLICES };
     }
     std::thread::sleep(period);
-    collector.pause()
+    collector.pause()?;
+    Ok(next_slice)
 }
 
 /// The maximum number of times that the tasks of a server are listed at the start.
@@ -470,7 +481,9 @@ fn unseen_by_trace(seen: &Seen, account: &Account, add: &mut impl FnMut(&str, &s
         let why = format!("{} calls on UDP sockets; only TCP is examined", account.datagrams);
         add("requests over UDP", &why);
     }
-    add("calls outside the time slices", "calls are counted in a quarter of the window, to disturb the server less");
+    let (counted_s, window_s) = (account.counted_s, seen.window.as_secs_f64());
+    let why = format!("calls were counted for {counted_s:.1} of {window_s:.1} s, to disturb the server less");
+    add("calls outside the time slices", &why);
 }
 
 /// Returns the limit of the object that each connection takes in this architecture.

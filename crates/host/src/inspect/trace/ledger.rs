@@ -234,6 +234,11 @@ impl Ledger {
         *visit = Visit { is_closed: visit.is_closed, ..now };
     }
 
+    /// Returns the number of sends on a connection that follow a receive.
+    pub(super) fn replies(&self) -> u64 {
+        self.replies
+    }
+
     /// Returns the trace of the window.
     pub(super) fn finish(self) -> Trace {
         Trace {

@@ -125,12 +125,12 @@ impl Collector {
         }
     }
 
-    /// Begins a time slice in which calls are counted.
+    /// Begins a time slice in which calls are counted. Returns the number of replies counted before it.
     ///
     /// # Errors
     ///
     /// The reason why they cannot be counted.
-    pub(super) fn resume(&mut self) -> Result<(), String> {
+    pub(super) fn resume(&mut self) -> Result<u64, String> {
         match self {
             Self::Probes(probes) => probes.resume(),
             Self::Stops(stops) => stops.resume(),

@@ -133,12 +133,13 @@ impl Probes {
         Ok(self.followed.len() > before)
     }
 
-    /// Begins a time slice in which calls are counted.
+    /// Begins a time slice in which calls are counted. Returns the number of replies counted before it.
     ///
     /// # Errors
     ///
     /// The reason why the kernel refused it.
-    pub(in crate::inspect) fn resume(&mut self) -> Result<(), String> {
+    pub(in crate::inspect) fn resume(&mut self) -> Result<u64, String> {
+        let replies = self.counter(REPLIES)?;
         self.slice += 1;
         let slice = self.slice.to_ne_bytes();
         self.maps.counters.set(&SLICE.to_ne_bytes(), &slice, false).map_err(|error| refused(&error))?;
@@ -147,7 +148,7 @@ impl Probes {
             links.push(operations.attach(c"io_uring_submit_req").map_err(|error| refused(&error))?);
         }
         self.counting = Some((Instant::now(), self.counter(ESTABLISHED)?, links));
-        Ok(())
+        Ok(replies)
     }
 
     /// Ends the time slice.

@@ -51,7 +51,8 @@ type Member = (u32, u32, u32);
 enum Reply {
     /// The result is true if there was a task that was not followed yet.
     Followed(Result<bool, String>),
-    Resumed,
+    /// The number of replies counted in the slices before.
+    Resumed(u64),
     Finished(Box<Trace>),
 }
 
@@ -123,15 +124,18 @@ impl Stops {
         }
     }
 
-    /// Begins a time slice in which calls are counted.
+    /// Begins a time slice in which calls are counted. Returns the number of replies counted before it.
     ///
     /// # Errors
     ///
     /// If the tracing thread has died.
-    pub(in crate::inspect) fn resume(&mut self) -> Result<(), String> {
+    pub(in crate::inspect) fn resume(&mut self) -> Result<u64, String> {
         self.is_counting.store(true, Ordering::Relaxed);
         self.counting_since = Some(Instant::now());
-        self.order(Order::Resume).map(drop)
+        match self.order(Order::Resume)? {
+            Reply::Resumed(replies) => Ok(replies),
+            _ => Err(DIED.to_owned()),
+        }
     }
 
     /// Ends the time slice. Each task stops at most once more, and continues uncounted.
@@ -244,7 +248,7 @@ impl Tracer {
                 Some(Order::Follow(members)) => Some(Reply::Followed(self.follow(&members))),
                 Some(Order::Resume) => {
                     self.resume();
-                    Some(Reply::Resumed)
+                    Some(Reply::Resumed(self.ledger.replies()))
                 }
                 Some(Order::Finish) => {
                     // The other end may have stopped waiting: there is nothing left to do in either case.
