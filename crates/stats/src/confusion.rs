@@ -184,9 +184,11 @@ pub fn calibrate_drawn(plan: &Plan, filter: &str) -> Vec<Row> {
     for calls in LENGTHS {
         for trial in 0..plan.trials {
             for noise in CALL_NOISES {
-                let seed = plan.seed.wrapping_add(SEEDS_APART * (jobs.len() as u64 + 1));
-                let job = |truth| Job { truth, noise, calls, trials: trial..trial + 1, seed };
-                jobs.extend(drawn(calls, seed).into_iter().map(job));
+                // Each series has its own noise; otherwise one unusual draw would count once for each truth.
+                let seed = |at: usize| plan.seed.wrapping_add(SEEDS_APART * (at as u64 + 1));
+                for truth in drawn(calls, seed(jobs.len())) {
+                    jobs.push(Job { truth, noise, calls, trials: trial..trial + 1, seed: seed(jobs.len()) });
+                }
             }
         }
     }
@@ -339,11 +341,15 @@ pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, St
     let (Some(range), class) = (judged.range, judged.outcome.class()) else { return (Score::Open, said) };
     let within = (1.0 - options.delta, 1.0 + options.delta);
     let growth = true_growth(truth, range);
+    let expected = truth.expected_from(range.0);
     let is_inside = |ratio: f64| within.0 <= ratio && ratio <= within.1;
     let steps = (0..=200).map(|i| range.0 * (range.1 / range.0).powf(f64::from(i) / 200.0));
     let costs: Vec<f64> = steps.map(|n| truth.at(n)).collect();
     let (low, high) = (costs.iter().copied().fold(f64::MAX, f64::min), costs.iter().copied().fold(0.0, f64::max));
     let is_flat = high / low <= within.1 / within.0 && is_inside(growth);
+    // Like a verdict, which compares parts of the range with the mean level.
+    let level = (costs.iter().map(|cost| cost.ln()).sum::<f64>() / costs.len() as f64).exp();
+    let varies = !is_flat || !is_inside(low / level) || !is_inside(high / level);
     let most = options.small_change().1;
     let is_small = is_small_change(growth, options) && high / low <= (1.0 + most) / (1.0 - most);
     let wrong = |said: String| (Score::Wrong, format!("{said}, but the true growth is ×{growth:.3}"));
@@ -351,13 +357,13 @@ pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, St
         (_, Class::Unresolved) => (Score::Open, said),
         (_, Class::Flat) if is_flat => (Score::Right, said),
         (_, Class::Small) if is_small => (Score::Right, said),
-        (Outcome::Grows { law: Some(name) }, _) if growth > within.1 => law(truth, judged, name, said),
-        (Outcome::Grows { law: None }, _) if growth > within.1 => match truth.expected {
+        (Outcome::Grows { law: Some(name) }, _) if growth > within.1 => law(truth, expected, judged, name, said),
+        (Outcome::Grows { law: None }, _) if growth > within.1 => match expected {
             Expected::NoLaw => (Score::Right, said),
             _ => wrong(said),
         },
         (Outcome::Falls, _) if growth < within.0 => (Score::Right, said),
-        (Outcome::Varies, _) if truth.expected == Expected::NoLaw && !is_flat => (Score::Right, said),
+        (Outcome::Varies, _) if expected == Expected::NoLaw && varies => (Score::Right, said),
         _ => wrong(said),
     }
 }
@@ -368,9 +374,9 @@ pub(crate) fn is_small_change(growth: f64, options: &Options) -> bool {
     (least..=most).contains(&(growth - 1.0).abs())
 }
 
-/// Compares a named law with the truth.
-fn law(truth: &Truth, judged: &Judgement, name: &str, said: String) -> (Score, String) {
-    let Expected::Law(expected) = truth.expected else {
+/// Compares a named law with the statement expected of the truth.
+fn law(truth: &Truth, expected: Expected, judged: &Judgement, name: &str, said: String) -> (Score, String) {
+    let Expected::Law(expected) = expected else {
         return if is_alike(truth, judged) { (Score::Alike, said) } else { (Score::Wrong, said) };
     };
     let is_rival = judged.rivals.len() <= 3 && judged.rivals.iter().any(|rival| rival.law == expected);
@@ -399,7 +405,7 @@ fn mixture(truth: &Truth, judged: &Judgement, said: String) -> (Score, String) {
         (_, Class::Unresolved) => (Score::Open, said),
         (_, Class::Flat) if is_flat => (Score::Right, said),
         (Outcome::Grows { law: Some(name) }, _) if !is_flat && truth.expected != Expected::NoLaw => {
-            law(truth, judged, name, said)
+            law(truth, truth.expected, judged, name, said)
         }
         (Outcome::Grows { law: None } | Outcome::Falls | Outcome::Varies, _) if truth.expected == Expected::NoLaw => {
             (Score::Right, said)

@@ -45,6 +45,8 @@ pub struct Truth {
     pub detail: String,
     /// The statement that a verdict must make.
     pub expected: Expected,
+    /// From this n on, the cost follows this law of the dictionary, although the whole curve follows none.
+    law_from: Option<(f64, &'static str)>,
     cost: Cost,
     branch: Option<Branch>,
     tail: Option<TailCalls>,
@@ -91,6 +93,20 @@ impl Truth {
         f64::midpoint(low, high).exp()
     }
 
+    /// Returns the same truth, whose cost follows a law of the dictionary from this n on.
+    fn with_law_from(self, n: f64, law: &'static str) -> Self {
+        Self { law_from: Some((n, law)), ..self }
+    }
+
+    /// Returns the statement that a verdict on the costs from this n on must make. If warm-up hides the first of two
+    /// steps, the judged range has a single step.
+    pub fn expected_from(&self, n: f64) -> Expected {
+        match self.law_from {
+            Some((first, law)) if n >= first => Expected::Law(law),
+            _ => self.expected,
+        }
+    }
+
     /// Returns the true cost: that of the cheap branch of a mixture.
     pub fn at(&self, n: f64) -> f64 {
         (self.cost)(n)
@@ -123,7 +139,8 @@ pub fn truth(
     expected: Expected,
     shape: impl Fn(f64) -> f64 + Send + Sync + 'static,
 ) -> Truth {
-    Truth { group, detail, expected, cost: Box::new(move |n| BASE * shape(n)), branch: None, tail: None }
+    let cost = Box::new(move |n| BASE * shape(n));
+    Truth { group, detail, expected, law_from: None, cost, branch: None, tail: None }
 }
 
 /// A growth over the judged range within this distance of the margin of equivalence can hardly be resolved by five
@@ -201,7 +218,7 @@ fn outside(last: f64) -> Vec<Truth> {
     vec![
         shape("hump", Box::new(move |n| 1.0 + 0.8 * (-(n / (0.2 * last)).ln().powi(2)).exp())),
         shape("sawtooth", Box::new(|n| 1.0 + 0.4 * (n.log2() / 2.0).fract())),
-        shape("two steps", Box::new(move |n| early(n) * late(n))),
+        shape("two steps", Box::new(move |n| early(n) * late(n))).with_law_from(0.1 * last, "step"),
         shape("sigmoid", Box::new(move |n| 1.0 + 2.0 / (1.0 + (0.3 * last / n).powi(6)))),
         shape("power and pole", Box::new(move |n| n.powf(0.3) + 0.5 / (1.0 - n / (1.02 * last)))),
     ]
@@ -451,4 +468,27 @@ fn bursts(noise: &Noise, calls: u32, random: &mut Random) -> Vec<(u32, u32)> {
         (from, from + 200 + (random.uniform() * 400.0) as u32)
     };
     (0..count).map(|_| one(random)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards against counting a verdict on the range beyond the first of two steps as wrong, or as a shape that was
+    /// not noticed: it has a single step.
+    #[test]
+    fn two_steps_are_one_beyond_the_first() {
+        for calls in [2_000, 10_000] {
+            let all: Vec<Truth> = truths(calls).into_iter().chain(drawn(calls, 7)).collect();
+            let both: Vec<&Truth> = all.iter().filter(|truth| truth.detail == "two steps").collect();
+            assert_eq!(both.len(), 2);
+            for truth in both {
+                let jumps: Vec<u32> =
+                    (2..=calls).filter(|n| truth.at(f64::from(*n)) > truth.at(f64::from(n - 1))).collect();
+                let before = f64::from(jumps[0]) - 1.0;
+                let expected = [before, f64::from(jumps[0])].map(|n| truth.expected_from(n));
+                assert_eq!((jumps.len(), expected), (2, [Expected::NoLaw, Expected::Law("step")]));
+            }
+        }
+    }
 }

@@ -46,7 +46,8 @@ fn outside(last: f64, draw: &mut Draw) -> Vec<Truth> {
     let bump = move |n: f64| (-((n / centre).ln() / width).powi(2)).exp();
     let (period, tooth) = (draw.uniform(1.0, 2.5), draw.uniform(0.4, 0.8));
     let (early, late) = (draw.uniform(0.08, 0.2), draw.uniform(0.45, 0.75));
-    let (early, late) = (jump(early * last, draw.uniform(1.35, 1.8)), jump(late * last, draw.uniform(1.35, 1.8)));
+    let first = early * last;
+    let (early, late) = (jump(first, draw.uniform(1.35, 1.8)), jump(late * last, draw.uniform(1.35, 1.8)));
     let (half, steepness, rise) = (draw.uniform(0.2, 0.4), draw.uniform(4.0, 8.0), draw.uniform(1.5, 4.0));
     let (flat_to, fall) = (draw.uniform(0.2, 0.5) * last, draw.uniform(0.3, 0.6));
     let flat_from = draw.uniform(0.2, 0.5) * last;
@@ -54,7 +55,7 @@ fn outside(last: f64, draw: &mut Draw) -> Vec<Truth> {
         shape("hump", Box::new(move |n| 1.0 + height * bump(n))),
         shape("dip", Box::new(move |n| 2.0 - 0.6 * height.min(1.2) * bump(n))),
         shape("sawtooth", Box::new(move |n| 1.0 + tooth * (n.log2() / period).fract())),
-        shape("two steps", Box::new(move |n| early(n) * late(n))),
+        shape("two steps", Box::new(move |n| early(n) * late(n))).with_law_from(first, "step"),
         shape("sigmoid", Box::new(move |n| 1.0 + rise / (1.0 + (half * last / n).powf(steepness)))),
         shape("plateau then fall", Box::new(move |n| 1.0 - fall * ((n - flat_to) / (last - flat_to)).max(0.0))),
         shape("root then flat", Box::new(move |n| 1.0 + n.min(flat_from).sqrt())),

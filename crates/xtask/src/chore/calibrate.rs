@@ -40,11 +40,8 @@ const OPEN_ROWS: [&str; 5] = [
     "near the margin",
 ];
 /// The rows that miss their target, with the shares that they must reach instead. METHODOLOGY.md explains why.
-const KNOWN: &[(&str, Target)] = &[
-    ("outside", Target { good: 98.0, ..TARGET }),
-    ("mixture", Target { good: 73.0, ..TARGET }),
-    ("mixture, long stays", Target { good: 5.0, ..TARGET }),
-];
+const KNOWN: &[(&str, Target)] =
+    &[("mixture", Target { good: 73.0, ..TARGET }), ("mixture, long stays", Target { good: 5.0, ..TARGET })];
 /// Further misses that are excused in the published table, but not with other trials and seeds: in a row of 96 series,
 /// one series is already more than 1%.
 const OF_TABLE: Excused = Excused {
@@ -366,11 +363,12 @@ mod tests {
         assert_eq!(misses(&[("step", good.clone())], &NOTHING).len(), 1, "verdicts that turn wrong");
         let of = |name, tally| misses(&[(name, tally)], &OF_TABLE).len();
         assert_eq!(of("outside", good.clone()), 0);
+        assert_eq!(of("outside", Tally { scores: [98, 0, 0, 1, 1], ..good.clone() }), 1);
         assert_eq!(of("step", Tally { scores: [98, 0, 0, 0, 2], ..good.clone() }), 1);
         assert_eq!(of("step", Tally { scores: [90, 6, 3, 0, 1], ..good.clone() }), 1);
         // A known miss has a separate limit.
-        assert_eq!(of("outside", Tally { scores: [98, 0, 0, 1, 1], ..good.clone() }), 0);
-        assert_eq!(of("outside", Tally { scores: [90, 0, 0, 5, 5], ..good.clone() }), 2);
+        assert_eq!(of("mixture", Tally { scores: [74, 0, 0, 25, 1], ..good.clone() }), 0);
+        assert_eq!(of("mixture", Tally { scores: [70, 0, 0, 25, 5], ..good.clone() }), 2);
         assert_eq!(of("near the margin", Tally { scores: [50, 0, 0, 49, 1], ..good.clone() }), 0);
         assert_eq!(of("step", Tally { turned: 4, ..good.clone() }), 1);
         assert_eq!(of("step", Tally { false_outliers: 2, ..good.clone() }), 1);
