@@ -51,8 +51,8 @@ pub(crate) fn cold_calls(series: &[Series]) -> usize {
 }
 
 /// Minimum number of points that must remain, and the smallest range of n, as a factor.
-const POINTS_MIN: usize = 12;
-const RANGE_MIN: f64 = 7.0;
+pub(crate) const POINTS_MIN: usize = 12;
+pub(crate) const RANGE_MIN: f64 = 7.0;
 /// Points that together exceed the law of the others by this many standard errors are still cold.
 const TOGETHER: f64 = 2.5;
 /// Smallest excess of cold points, as a share of the rise (in logarithms). If the cost grows much, a law that fits

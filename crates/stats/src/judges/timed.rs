@@ -6,6 +6,7 @@ use crate::branches::{self, Branches};
 use crate::bursts;
 use crate::common::Pair;
 use crate::compare::{Effect, paired, unpaired};
+use crate::first_level;
 use crate::growth::{Growth, SLOPE_MISFIT_MAX, by_ends, by_laws, by_slope, contrast, student};
 use crate::judgement::{Judgement, Outcome, POINTS_MIN, Reason, Samples, judge_samples};
 use crate::law::{Fit, Law};
@@ -84,7 +85,8 @@ impl Judge for Timed {
     }
 
     fn drop_warm_up(&self, reduced: &Reduced<'_>, judged: &mut [bool], options: &Options) -> Option<Level> {
-        warm_up::drop_points(reduced, judged, options)
+        let level = warm_up::drop_points(reduced, judged, options);
+        first_level::drop_points(reduced.grid, judged, level, reduced.capacities, options)
     }
 
     fn first_share(&self) -> f64 {

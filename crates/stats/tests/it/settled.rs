@@ -48,6 +48,19 @@ fn steps_are_found_early_and_late() {
     }
 }
 
+/// Guards against reporting that a cost varies by no law because it jumps within the first two windows of the judged
+/// range: one or two points before the jump are no level.
+#[test]
+fn a_jump_near_the_start_is_no_shape_of_the_curve() {
+    for (calls, at) in [(2_000, 172.0), (2_000, 218.0), (10_000, 356.0), (10_000, 393.0)] {
+        let step = move |n: f64| if n < at { 1.0 } else { 1.7 };
+        let truth = dense::truth("step", String::new(), Expected::Law("step"), step);
+        let plan = Plan { trials: 2 * TRIALS, seed: 9_200_000, passes: 5, more_passes: 0 };
+        let found = tally(&truth, &Noise::of_call(0.15), calls, &plan);
+        assert!(found.share(Score::Wrong) < 0.05 && found.good() >= 0.9, "{at} of {calls}: {found:?}");
+    }
+}
+
 /// Guards against a cost at small n from beyond a cliff below n = 500, and against missing a jump to three times the
 /// cost.
 #[test]
