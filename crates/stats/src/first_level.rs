@@ -38,7 +38,7 @@ pub(crate) fn drop_points(
     }
     let last = grid.n[kept[kept.len() - 1]];
     let mut rest = judged.to_vec();
-    for count in (1..=POINTS_MAX).take_while(|count| last / grid.n[kept[*count]] >= RANGE_MIN) {
+    for count in (1..=POINTS_MAX).take_while(|count| last / grid.n[kept[count + 1]] >= RANGE_MIN) {
         rest[kept[count - 1]] = false;
         let is_kept: Vec<bool> = (0..kept.len()).map(|i| i >= count).collect();
         let found = excess(&whole, &is_kept, capacities, options);
