@@ -346,10 +346,10 @@ pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, St
     let steps = (0..=200).map(|i| range.0 * (range.1 / range.0).powf(f64::from(i) / 200.0));
     let costs: Vec<f64> = steps.map(|n| truth.at(n)).collect();
     let (low, high) = (costs.iter().copied().fold(f64::MAX, f64::min), costs.iter().copied().fold(0.0, f64::max));
-    let is_flat = high / low <= within.1 / within.0 && is_inside(growth);
-    // Like a verdict, which compares parts of the range with the mean level.
+    // A verdict compares parts of the range with the mean level.
     let level = (costs.iter().map(|cost| cost.ln()).sum::<f64>() / costs.len() as f64).exp();
-    let varies = !is_flat || !is_inside(low / level) || !is_inside(high / level);
+    let varies = high / low > within.1 / within.0 || !is_inside(low / level) || !is_inside(high / level);
+    let is_flat = !varies && is_inside(growth);
     let most = options.small_change().1;
     let is_small = is_small_change(growth, options) && high / low <= (1.0 + most) / (1.0 - most);
     let wrong = |said: String| (Score::Wrong, format!("{said}, but the true growth is ×{growth:.3}"));
