@@ -33,10 +33,10 @@ An idle server does not show its architecture. Open at least 200 simultaneous co
 and let some of them end during the window; --load does both.
 
 Nothing is changed. If the user has the rights (root), inspect counts system calls at kernel
-tracepoints. This also shows how the server sends, and costs the server up to 5% of its processor
-time. --evidence proc reads /proc only. --evidence ptrace is the last resort for a user without
-these rights: it stops the server at its system calls for at most a quarter of the time, which
-slows the server down. The answer says by how much.
+tracepoints. This also shows how the server sends, and costs a busy server about 3% of its
+processor time. --evidence proc reads /proc only. --evidence ptrace is the last resort for a user
+without these rights: it stops the server at its system calls for about a quarter of the time or
+less, which slows the server down. The answer says by how much.
 
 Exit status: 0 if the architecture is found, 1 if it cannot be determined, 2 if the command could
 not run.")]
@@ -70,7 +70,7 @@ enum Kind {
     Proc,
     /// Also count system calls, forks, execs and exits with BPF programs at kernel tracepoints (grade 2)
     Bpf,
-    /// Count the same with ptrace(2), which stops the server at system calls in up to a quarter of the window (grade 3)
+    /// Count the same with ptrace(2), which stops the server at system calls in about a quarter of the window (grade 3)
     Ptrace,
 }
 

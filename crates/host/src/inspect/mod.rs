@@ -41,8 +41,8 @@ const SLICES: usize = 4;
 /// From then on, calls are counted in one of this many periods.
 const RARE_SLICES: usize = 16;
 
-/// The number of counted replies from which a busy server's calls are counted more rarely. Each reply costs the server
-/// several counted calls, and further ones add little to what the calls show.
+/// The number of counted replies from which a busy server's calls are counted more rarely: each reply has several
+/// calls, and counting them costs the server time. Replies through `io_uring` or UDP are not counted.
 const ENOUGH_REPLIES: u64 = 1_000;
 
 /// The time between samples, unless a sample costs more than a tenth of it.
@@ -482,7 +482,7 @@ fn unseen_by_trace(seen: &Seen, account: &Account, add: &mut impl FnMut(&str, &s
         add("requests over UDP", &why);
     }
     let (counted_s, window_s) = (account.counted_s, seen.window.as_secs_f64());
-    let why = format!("calls were counted for {counted_s:.1} of {window_s:.1} s, to disturb the server less");
+    let why = format!("calls were counted for {counted_s:.2} of {window_s:.2} s, to disturb the server less");
     add("calls outside the time slices", &why);
 }
 
