@@ -212,6 +212,10 @@ impl Subject<'_> {
             if let Some(decision) = self.constant_counts(judgement, within) {
                 return decision;
             }
+            // A jump soon after the start is certain, although the costs before it are too few to be judged.
+            if let Some(jump) = judgement.jump_before.filter(|jump| !is_inside(*jump, within)) {
+                return Decision::new(Answer::Fail, Some(Estimate::bare(jump)), Evidence::Interval);
+            }
             let answer = answer_of_constant(judgement, within);
             let evidence = match judgement.outcome {
                 Outcome::Unresolved { reason, .. } => Evidence::NotResolved { reason },

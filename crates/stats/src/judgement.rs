@@ -33,6 +33,10 @@ pub struct Judgement {
     pub end: Option<Estimate>,
     /// Smallest and largest judged n; the largest is before the first cliff.
     pub range: Option<(f64, f64)>,
+    /// Cost at the smallest judged n over that at the first of the points before it that are not judged because the
+    /// cost jumps there (METHODOLOGY.md, "First level"). Absent if none was left out for that reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jump_before: Option<f64>,
     /// Factor of the cost for the last doubling of n, with a 95% confidence interval.
     pub doubling: Option<Estimate>,
     /// Factor of the cost for a doubling of n, averaged over the judged range, with a 90% confidence interval: the
@@ -125,7 +129,8 @@ pub struct Point {
     pub cost: Estimate,
     /// Number of passes that reached it.
     pub passes: usize,
-    /// Whether it was judged: false beyond a cliff, or if too few passes reached it.
+    /// Whether it was judged: false beyond a cliff, in a warm-up, before the start of judging or a jump soon after it,
+    /// or if too few passes reached it.
     pub judged: bool,
 }
 
@@ -217,6 +222,7 @@ impl Judgement {
             start: None,
             end: None,
             range: None,
+            jump_before: None,
             doubling: None,
             elasticity: None,
             at_ten_times: None,
@@ -240,6 +246,8 @@ impl Judgement {
 struct Reduced {
     points: Vec<Point>,
     judged: Level,
+    /// See [`Judgement::jump_before`].
+    jump_before: Option<f64>,
     cliffs: Vec<Cliff>,
     capacities: Vec<f64>,
 }
@@ -331,10 +339,16 @@ fn reduce_curve(
     let mut judged = judged;
     let reduced = warm_up::Reduced { grid: &grid, series: &series, cold, capacities: &capacities };
     let level = judge.drop_warm_up(&reduced, &mut judged, options);
+    let first = |judged: &[bool]| judged.iter().zip(&present).filter(|p| *p.1).position(|p| *p.0);
+    let before = first(&judged);
+    let level = judge.drop_first_level(&reduced, &mut judged, level, options);
+    let jump = before.zip(first(&judged)).filter(|(before, now)| before != now);
     let drawn = grid.filtered(&present);
     let flags: Vec<bool> = judged.iter().zip(&present).filter(|p| *p.1).map(|p| *p.0).collect();
     let judged = level.unwrap_or_else(|| judge.level(&grid.filtered(&judged)));
-    Some(Reduced { points: points_of(&drawn, &flags, options), judged, cliffs, capacities })
+    let points = points_of(&drawn, &flags, options);
+    let jump_before = jump.map(|(before, now)| points[now].cost.value / points[before].cost.value);
+    Some(Reduced { points, judged, jump_before, cliffs, capacities })
 }
 
 /// Returns the number of passes that a point must have.
@@ -370,6 +384,7 @@ fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
     judgement.start = judged().next().map(|point| point.cost);
     judgement.end = judged().next_back().map(|point| point.cost);
     judgement.range = level.n.first().copied().zip(level.n.last().copied());
+    judgement.jump_before = reduced.jump_before;
     // The cost at small n is the same number wherever it is reported.
     for (cliff, start) in judgement.cliffs.iter_mut().zip(judgement.start.into_iter().cycle()) {
         cliff.factor_over_start = cliff.cost_after / start.value;

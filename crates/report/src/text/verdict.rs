@@ -9,7 +9,9 @@ const RIVALS_MAX: usize = 3;
 
 /// Returns the judgement in one sentence, for a table cell or a chart's description.
 pub fn sentence(judged: &Judgement) -> String {
-    let head = head(judged);
+    let jump =
+        judged.jump_before.map(|ratio| format!("; the cost jumps by {} just before the judged range", factor(ratio)));
+    let head = head(judged) + &jump.unwrap_or_default();
     match judged.cliffs.as_slice() {
         [] => head,
         cliffs => {
@@ -202,6 +204,15 @@ mod tests {
         for told in [interval(2.0, 70.0, 2_000.0), interval(0.4, 1.0, 2.5), interval(0.2, 3.0, 19.0)] {
             assert!(growth_words(told, false).starts_with('×'), "{told:?}");
         }
+    }
+
+    /// Guards against a flat verdict that says nothing of a jump that Landau has found at its start.
+    #[test]
+    fn a_jump_before_the_judged_range_is_reported() {
+        let judged = Judgement { jump_before: Some(1.7), ..judgement(Unit::Time, Outcome::Flat { within: 0.1 }) };
+        let expected = "O(1) within 10% for n = 16–4,096: growth ×1.3 (90% CI 1.2–1.4); the cost jumps by ×1.7 just \
+                        before the judged range";
+        assert_eq!(sentence(&judged), expected);
     }
 
     #[test]

@@ -90,6 +90,10 @@ impl Judge for Counted {
         None
     }
 
+    fn drop_first_level(&self, _: &Reduced<'_>, _: &mut [bool], level: Option<Level>, _: &Options) -> Option<Level> {
+        level
+    }
+
     /// Counted calls are cold only because of first pages and slabs, not because of caches.
     fn first_share(&self) -> f64 {
         1.0 / 200.0

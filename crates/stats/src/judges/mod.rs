@@ -55,6 +55,16 @@ pub(crate) trait Judge: Sync {
     /// level of the judged points if no point was removed and the level is known.
     fn drop_warm_up(&self, reduced: &Reduced<'_>, judged: &mut [bool], options: &Options) -> Option<Level>;
 
+    /// Removes the points before a jump of the cost that are too few for a level. `level` is that of the judged points,
+    /// if known; the result is the same after the removal.
+    fn drop_first_level(
+        &self,
+        reduced: &Reduced<'_>,
+        judged: &mut [bool],
+        level: Option<Level>,
+        options: &Options,
+    ) -> Option<Level>;
+
     /// Returns the first judged n of a series measured call by call, as a share of its length.
     fn first_share(&self) -> f64;
 

@@ -85,7 +85,16 @@ impl Judge for Timed {
     }
 
     fn drop_warm_up(&self, reduced: &Reduced<'_>, judged: &mut [bool], options: &Options) -> Option<Level> {
-        let level = warm_up::drop_points(reduced, judged, options);
+        warm_up::drop_points(reduced, judged, options)
+    }
+
+    fn drop_first_level(
+        &self,
+        reduced: &Reduced<'_>,
+        judged: &mut [bool],
+        level: Option<Level>,
+        options: &Options,
+    ) -> Option<Level> {
         first_level::drop_points(reduced.grid, judged, level, reduced.capacities, options)
     }
 

@@ -1,5 +1,6 @@
 //! Verdicts on dense series with the noise of real hosts: one test for each way in which they used to be wrong.
 
+use landau_stats::claim::{Answer, Subject};
 use landau_stats::confusion::{Plan, Score, Tally, score, tally};
 use landau_stats::dense::{self, Cost, Expected, Noise, Truth, simulate, truths};
 use landau_stats::{Judgement, Options, Outcome, Unit, judge};
@@ -49,7 +50,7 @@ fn steps_are_found_early_and_late() {
 }
 
 /// Guards against reporting that a cost varies by no law because it jumps within the first two windows of the judged
-/// range: one or two points before the jump are no level.
+/// range: one point before the jump is no level.
 #[test]
 fn a_jump_near_the_start_is_no_shape_of_the_curve() {
     for (calls, at) in [(2_000, 172.0), (2_000, 218.0), (10_000, 356.0), (10_000, 393.0)] {
@@ -59,6 +60,44 @@ fn a_jump_near_the_start_is_no_shape_of_the_curve() {
         let found = tally(&truth, &Noise::of_call(0.15), calls, &plan);
         assert!(found.share(Score::Wrong) < 0.05 && found.good() >= 0.9, "{at} of {calls}: {found:?}");
     }
+}
+
+/// Guards against leaving out a level to which a step can be fitted. Where a second step follows, no law fits.
+#[test]
+fn two_points_before_a_jump_are_a_level() {
+    // The first two windows of the judged range are 313 to 381 and 381 to 464.
+    let steps = |n: f64| {
+        if n < 464.0 {
+            1.0
+        } else if n < 5_000.0 {
+            1.4
+        } else {
+            2.0
+        }
+    };
+    let truth = dense::truth("two steps", String::new(), Expected::NoLaw, steps);
+    for noise in [0.05, 0.15] {
+        let plan = Plan { trials: 2 * TRIALS, seed: 9_300_000, passes: 5, more_passes: 0 };
+        let found = tally(&truth, &Noise::of_call(noise), 10_000, &plan);
+        assert!(found.good() >= 0.9, "{noise}: {found:?}");
+    }
+}
+
+/// Guards against a jump that the verdict leaves out without a word, and against a claim of O(1) that passes then.
+#[test]
+fn a_jump_before_the_judged_range_is_stated() {
+    let step = |n: f64| if n < 393.0 { 1.0 } else { 1.7 };
+    let truth = dense::truth("step", String::new(), Expected::Law("step"), step);
+    let options = Options::default();
+    let mut stated = 0;
+    for seed in 0..20 {
+        let curve = simulate(&truth, &Noise::of_call(0.05), 10_000, 5, seed);
+        let verdict = judge(&curve, None, &options);
+        let subject = Subject { curve: &curve, canary: None, verdict: &verdict, options: &options };
+        assert_eq!(subject.constant(0.1, None).answer, Answer::Fail, "{seed}: {:?}", verdict.all);
+        stated += usize::from(verdict.all.jump_before.is_some_and(|jump| (1.5..1.9).contains(&jump)));
+    }
+    assert!(stated >= 16, "{stated} of 20");
 }
 
 /// Guards against a cost at small n from beyond a cliff below n = 500, and against missing a jump to three times the
