@@ -260,9 +260,8 @@ pub fn inspect(
         sampler.watch(&sample, &mut seen.watchers);
         let period = PERIOD.max(cost).max((cost * 9).min(window / FEWEST_SAMPLES));
         let index = seen.samples.len();
-        match wait(collector.as_mut(), &mut sampler, &sample, (index, next_slice), period) {
-            Ok(next) => next_slice = next,
-            Err(why) => (collector, seen.refused) = (None, Some(why)),
+        if let Err(why) = wait(collector.as_mut(), &mut sampler, &sample, index, &mut next_slice, period) {
+            (collector, seen.refused) = (None, Some(why));
         }
         seen.samples.push(sample);
     }
@@ -297,30 +296,30 @@ fn attach(
     Ok(Collector::Probes(Box::new(Probes::attach(root, &server.ports(), network)?)))
 }
 
-/// Waits for the next sample, during the period with this index. Calls are counted if the period is that of the next
-/// time slice; the first period follows all tasks. Returns the index of the next slice.
+/// Waits for the next sample, during the period with this index. Calls are counted if it is that of the next time
+/// slice, which then moves on; the first period follows all tasks.
 fn wait(
     collector: Option<&mut Collector>,
     sampler: &mut Sampler,
     sample: &Sample,
-    (index, mut next_slice): (usize, usize),
+    index: usize,
+    next_slice: &mut usize,
     period: Duration,
-) -> Result<usize, String> {
+) -> Result<(), String> {
     let Some(collector) = collector else {
         std::thread::sleep(period);
-        return Ok(next_slice);
+        return Ok(());
     };
     let mut is_new = collector.follow(&sample.processes)?;
     // A thread that was not followed yet may have created another one in the meantime.
     for _ in 0..FOLLOWS {
         is_new = is_new && index == 0 && collector.follow(&sampler.take().0.processes)?;
     }
-    if index >= next_slice {
-        next_slice = index + if collector.resume()? < ENOUGH_REPLIES { SLICES } else { RARE_SLICES };
+    if index >= *next_slice {
+        *next_slice = index + if collector.resume()? < ENOUGH_REPLIES { SLICES } else { RARE_SLICES };
     }
     std::thread::sleep(period);
-    collector.pause()?;
-    Ok(next_slice)
+    collector.pause()
 }
 
 /// The maximum number of times that the tasks of a server are listed at the start.
