@@ -8,7 +8,7 @@
 
 use crate::judgement::passes_min;
 use crate::points::{Grid, Series, Window};
-use crate::quantile::{median_of, upper_tenth};
+use crate::quantile::{deviation_within, median_of, upper_tenth};
 
 /// Minimum number of passes: with fewer, it cannot be known which one was disturbed.
 const PASSES_MIN: usize = 3;
@@ -35,9 +35,7 @@ pub(crate) fn drop_cells(grid: &mut Grid, series: &[Series], windows: &[Window],
         let calls = row.iter().enumerate().filter_map(|(j, calls)| Some((j, calls.as_ref()?)));
         calls.map(|(j, calls)| (excess(calls, j).0 * calls.count.sqrt()).abs()).collect::<Vec<f64>>()
     };
-    let passes = rows.len() as f64;
-    let distance = median_of(&mut rows.iter().flat_map(scaled).collect::<Vec<f64>>()).unwrap_or(0.0);
-    let deviation = NORMAL * passes / (passes - 0.8) * distance;
+    let deviation = deviation_within(rows.len(), &mut rows.iter().flat_map(scaled).collect::<Vec<f64>>());
     let is_wide = |calls: &Calls, j: usize| {
         let (spread, upper) = excess(calls, j);
         // In a window with a step, the median of a pass may be on either side of it, but the upper calls are not.
@@ -62,10 +60,6 @@ pub(crate) fn drop_cells(grid: &mut Grid, series: &[Series], windows: &[Window],
         }
     }
 }
-
-/// The standard deviation of normal errors over their median absolute value. Distances within k passes are too short by
-/// a factor of about k / (k − 0.8).
-const NORMAL: f64 = 1.4826;
 
 /// Removes the level of each pass.
 fn level(rows: &mut [Vec<Option<Calls>>]) {

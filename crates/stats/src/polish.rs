@@ -7,7 +7,7 @@
 use crate::Components;
 use crate::covariance::Covariance;
 use crate::points::Grid;
-use crate::quantile::median_of;
+use crate::quantile::{deviation_within, median_of};
 use crate::walk::{correlation, deviations};
 
 /// The reduced curve in logarithms.
@@ -207,15 +207,11 @@ fn within(grid: &Grid) -> Vec<Vec<f64>> {
 /// Returns the standard deviation of a window beyond what its calls explain: the one with which the median of the
 /// scaled distances from the medians of the points equals that of normal values.
 fn window_deviation(residuals: &[Vec<Option<f64>>], variance: &[Vec<f64>]) -> f64 {
-    let passes = residuals.len() as f64;
-    // 1.4826 converts the median distance into a standard deviation; distances from a median of k values are too short
-    // by a factor of about k/(k − 0.8).
-    let factor = 1.4826 * passes / (passes - 0.8);
     let scaled = |window: f64| {
         let pairs = residuals.iter().flatten().zip(variance.iter().flatten());
         let mut all: Vec<f64> =
             pairs.filter_map(|(x, v)| x.map(|x| x.abs() / (v + window * window).sqrt().max(1e-9))).collect();
-        factor * median_of(&mut all).unwrap_or(0.0)
+        deviation_within(residuals.len(), &mut all)
     };
     if residuals.len() < 2 || scaled(0.0) <= 1.0 {
         return 0.0;
@@ -246,16 +242,57 @@ const DRIFT_MIN: f64 = 0.002;
 /// Smallest distance along a pass of a pair of points that shows a slope.
 const APART: f64 = 0.25;
 
+/// A slope that differs from those of the other passes by more than this many standard deviations and this much may
+/// come from a long episode instead of a drift.
+const SLOPE_EPISODE: (f64, f64) = (EPISODE, 0.1);
+
 /// Returns the slope of each pass along its length, by the median over pairs of points (Theil 1950, Sen 1968). Neither
-/// episodes nor the drift of the other passes affect it.
+/// short episodes nor the drift of the other passes affect it. If a long episode causes the slope of a pass, such as a
+/// host that must supply memory from some n on, the slope is replaced by that of the other passes, so that the cells
+/// of the episode stand out from theirs.
 fn rough_slopes(residuals: &[Vec<Option<f64>>], along: &[f64]) -> Vec<f64> {
-    let of_row = |row: &Vec<Option<f64>>| {
-        let present: Vec<(f64, f64)> = along.iter().zip(row).filter_map(|(u, x)| Some((*u, (*x)?))).collect();
-        let pairs = present.iter().enumerate().flat_map(|(i, a)| present[i + 1..].iter().map(move |b| (a, b)));
+    let rows: Vec<Vec<(f64, f64)>> = residuals.iter().map(|row| present(row, along)).collect();
+    let of_row = |row: &Vec<(f64, f64)>| {
+        let pairs = row.iter().enumerate().flat_map(|(i, a)| row[i + 1..].iter().map(move |b| (a, b)));
         let apart = pairs.filter(|(a, b)| b.0 - a.0 >= APART);
-        median_of(&mut apart.map(|(a, b)| (b.1 - a.1) / (b.0 - a.0)).collect::<Vec<f64>>()).unwrap_or(0.0)
+        median_of(&mut apart.map(|(a, b)| (b.1 - a.1) / (b.0 - a.0)).collect::<Vec<f64>>())
     };
-    residuals.iter().map(of_row).collect()
+    let slopes: Vec<Option<f64>> = rows.iter().map(of_row).collect();
+    // A few neighbouring points show no slope along a pass.
+    let known = || rows.iter().zip(&slopes).filter(|(row, _)| 2 * row.len() >= along.len());
+    let mut shown: Vec<f64> = known().filter_map(|(_, slope)| *slope).collect();
+    let middle = median_of(&mut shown).unwrap_or(0.0);
+    let mut distances: Vec<f64> = shown.iter().map(|slope| (slope - middle).abs()).collect();
+    let limit = (SLOPE_EPISODE.0 * deviation_within(shown.len(), &mut distances)).max(SLOPE_EPISODE.1);
+    let is_episode = |row: &[(f64, f64)], slope: f64| {
+        (slope - middle).abs() > limit && 2 * row.len() >= along.len() && is_step(row, slope)
+    };
+    let episodes: Vec<bool> =
+        rows.iter().zip(&slopes).map(|(row, slope)| slope.is_some_and(|slope| is_episode(row, slope))).collect();
+    // If more passes have one, it is not known which of them show the growth.
+    let are_few = episodes.iter().filter(|is| **is).count() <= shown.len() / 4;
+    let settled = slopes.iter().zip(&episodes);
+    settled.map(|(slope, is)| if are_few && *is { middle } else { slope.unwrap_or(0.0) }).collect()
+}
+
+/// Returns the points of a pass: their position along it, and their value.
+fn present(row: &[Option<f64>], along: &[f64]) -> Vec<(f64, f64)> {
+    along.iter().zip(row).filter_map(|(u, x)| Some((*u, (*x)?))).collect()
+}
+
+/// Returns whether two levels fit the points of a pass better than a straight line of this slope does, by the sum of
+/// the distances.
+fn is_step(points: &[(f64, f64)], slope: f64) -> bool {
+    let distances = |values: &mut Vec<f64>| {
+        let middle = median_of(values).unwrap_or(0.0);
+        values.iter().map(|value| (value - middle).abs()).sum::<f64>()
+    };
+    let of_line = distances(&mut points.iter().map(|(u, x)| x - slope * u).collect());
+    let of_levels = |split: usize| {
+        let (low, high) = points.split_at(split);
+        [low, high].map(|side| distances(&mut side.iter().map(|point| point.1).collect())).iter().sum::<f64>()
+    };
+    (2..points.len().saturating_sub(1)).any(|split| of_levels(split) < of_line)
 }
 
 /// Returns the slope of each pass along its length, relative to the other passes, and the standard deviation of the
@@ -423,6 +460,27 @@ mod tests {
             Grid { half: vec![10.0; 12], variance: vec![vec![1e-6; 12]; 4], n, cells: (0..4).map(row).collect() };
         let level = level(&grid);
         assert!((8.0..15.0).contains(&level.mean[11]), "{:?}", level.mean);
+    }
+
+    /// Guards against taking a drift for an episode at both ends of the pass, and against taking a long episode for a
+    /// drift.
+    #[test]
+    fn a_slow_half_of_a_pass_is_no_drift_but_a_slope_is() {
+        let n: Vec<f64> = (0..28).map(f64::from).collect();
+        let noise = |pass: usize, j: usize| 0.01 * ((7 * pass + 3 * j) % 5) as f64;
+        let grid = |change: &dyn Fn(f64) -> f64| {
+            let of = |pass: usize, j: usize| if pass == 4 { change(j as f64 / 27.0) } else { 0.0 };
+            let row = |pass: usize| (0..28).map(|j| Some(8.0 + noise(pass, j) + of(pass, j))).collect();
+            let variance = vec![vec![1e-5; 28]; 9];
+            Grid { half: vec![10.0; 28], variance, n: n.clone(), cells: (0..9).map(row).collect() }
+        };
+        let rise = |level: &Level| level.mean[27] - level.mean[0];
+        let level_of = |change: &dyn Fn(f64) -> f64| level(&grid(change));
+        let (calm, slow) = (level_of(&|_| 0.0), level_of(&|u| if u > 0.6 { 1.4 } else { 0.0 }));
+        assert!((rise(&slow) - rise(&calm)).abs() < 0.01 && slow.components.drift < 0.02, "{:?}", slow.components);
+        let drift = level_of(&|u| 0.5 * u);
+        assert!(drift.components.drift > 0.1, "{:?}", drift.components);
+        assert!(drift.cells[4].iter().all(Option::is_some), "{:?}", drift.cells[4]);
     }
 
     /// Guards against an offset of a pass being taken for noise.

@@ -26,6 +26,15 @@ pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     median_of(&mut values.collect::<Vec<_>>())
 }
 
+/// Returns the standard deviation of normal values, from their absolute distances from the median of `count` values,
+/// which are too short by a factor of about k/(k − 0.8). 0 if there are no distances.
+pub(crate) fn deviation_within(count: usize, distances: &mut [f64]) -> f64 {
+    /// The standard deviation over the median distance.
+    const NORMAL: f64 = 1.4826;
+    let count = count as f64;
+    NORMAL * count / (count - 0.8) * median_of(distances).unwrap_or(0.0)
+}
+
 /// Returns the median of integer costs, like `median_of`.
 pub(crate) fn median_of_costs(values: &mut [u64]) -> Option<f64> {
     let middle = values.len() / 2;

@@ -13,7 +13,7 @@ use crate::judgement::{Judgement, Outcome, Reason};
 use crate::margin::{Place, place};
 use crate::points::{Series, chosen_points, series_of};
 use crate::polish::polish;
-use crate::quantile::{median_of, upper_tenth};
+use crate::quantile::{deviation_within, median_of, upper_tenth};
 use crate::{Curve, Estimate, Options};
 use serde::{Deserialize, Serialize};
 
@@ -153,12 +153,9 @@ fn residuals(cells: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
     cells.iter().map(of_row).collect()
 }
 
-/// Returns the standard deviation, from the median distance. Distances from the median of k passes are too short by a
-/// factor of about k / (k − 0.8).
+/// Returns the standard deviation of the residuals of the passes.
 fn deviation(residuals: &[Vec<Option<f64>>]) -> f64 {
-    let passes = residuals.len() as f64;
-    let mut all: Vec<f64> = residuals.iter().flatten().flatten().map(|x| x.abs()).collect();
-    1.4826 * passes / (passes - 0.8) * median_of(&mut all).unwrap_or(0.0)
+    deviation_within(residuals.len(), &mut residuals.iter().flatten().flatten().map(|x| x.abs()).collect::<Vec<f64>>())
 }
 
 /// A 99th percentile, in logarithms.

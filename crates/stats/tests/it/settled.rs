@@ -62,6 +62,27 @@ fn a_jump_near_the_start_is_no_shape_of_the_curve() {
     }
 }
 
+/// Guards against taking a state of the machine that lasts to the end of a pass for a drift: in one of ten quick
+/// studies, calls of `fork` took four times as long from n = 628 on in one of 14 passes, and the cost was said to grow
+/// by 20%.
+#[test]
+fn one_slow_half_of_a_pass_is_no_growth() {
+    for (passes, from) in [(5, 0.55), (9, 0.6), (14, 0.65)] {
+        let mut certain = 0;
+        for seed in 0..TRIALS as u64 {
+            let mut curve = simulate(&truth(2_000, "constant", ""), &Noise::of_call(0.05), 2_000, passes, 700 + seed);
+            let slow = &mut curve.passes[passes / 2];
+            let calls = slow.n.iter().zip(&mut slow.costs);
+            calls.filter(|(n, _)| f64::from(**n) > from * 2_000.0).for_each(|(_, cost)| *cost *= 4);
+            let judged = judge(&curve, None, &Options::default()).all;
+            let is_wrong = matches!(judged.outcome, Outcome::Grows { .. } | Outcome::Falls | Outcome::Varies);
+            assert!(!is_wrong, "{passes} {seed}: {judged:?}");
+            certain += u32::from(matches!(judged.outcome, Outcome::Flat { .. } | Outcome::Small));
+        }
+        assert!(certain >= 10, "{passes}: {certain}");
+    }
+}
+
 /// Guards against leaving out a level to which a step can be fitted. Where a second step follows, no law fits.
 #[test]
 fn two_points_before_a_jump_are_a_level() {
