@@ -103,6 +103,8 @@ pub struct Cost {
     /// Memory for each object including the kernel's part, in bytes. Landau also computes from it the n at which the
     /// objects fill each processor cache, and annotates the curve.
     pub memory_bytes_each: u64,
+    /// The part of `memory_bytes_each` that is pages of programs and files; the rest is the kernel's own.
+    pub page_bytes_each: u64,
     /// Memory that does not depend on n, in bytes.
     pub memory_bytes: u64,
     /// Processes or threads for each object.

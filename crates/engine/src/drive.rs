@@ -38,13 +38,14 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
 /// Touches the memory that the objects will need, so that the host of a virtual machine supplies it before the
 /// measurement.
 fn supply_memory(cost: &Cost, context: &Context, report: &mut Report) {
-    let expected = cost.memory_bytes_each.saturating_mul(context.n);
     // The amount of free memory may have changed since the plan, or the record that is resumed, was made.
     let free = system::free_memory().unwrap_or(0);
     // Other programs use memory, too.
-    let bytes = expected.saturating_add(expected / 4).min(free / 2) as usize;
-    if bytes > 0
-        && let Err(error) = memory::supply(bytes)
+    let needed = |each: u64, most: u64| each.saturating_mul(context.n).saturating_mul(5).div_ceil(4).min(most);
+    let kernel = needed(cost.memory_bytes_each.saturating_sub(cost.page_bytes_each), free / 2);
+    let pages = needed(cost.page_bytes_each, free / 2 - kernel);
+    if kernel + pages > 0
+        && let Err(error) = memory::supply(kernel as usize, pages as usize)
     {
         report.facts.text("memory", format!("not supplied before the pass: {error}"));
     }

@@ -80,16 +80,59 @@ const POPULATE: libc::c_int = 0;
 /// Whether this system can populate a mapping when it is created.
 pub const CAN_POPULATE: bool = POPULATE != 0;
 
-/// Allocates memory from the kernel, writes to each of its pages, and frees it, so that the kernel hands out these
-/// pages next. In a virtual machine the host may have to supply a page when the guest first writes to it, and the guest
-/// cannot see which pages those are.
+/// Makes the kernel allocate and free `kernel_bytes` of memory for its own objects and `page_bytes` for pages of
+/// programs, and write to all of it, so that it hands out this memory next. In a virtual machine the host may have to
+/// supply a page when the guest first writes to it, and the guest cannot see which pages those are.
+///
+/// Linux takes the memory of its own objects and that of programs from different blocks. Elsewhere the whole is
+/// allocated for pages.
 ///
 /// # Errors
 ///
-/// `ENOMEM` if the kernel refuses the memory.
-pub fn supply(bytes: usize) -> Result<()> {
-    let memory = Anonymous::new(bytes, POPULATE)?;
-    memory.write_each(page_bytes());
+/// `ENOMEM` if the kernel refuses the memory, or the addresses for its page tables.
+pub fn supply(kernel_bytes: usize, page_bytes: usize) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        let tables = supply_tables(kernel_bytes);
+        supply_pages(page_bytes).and(tables)
+    }
+    #[cfg(not(target_os = "linux"))]
+    supply_pages(kernel_bytes.saturating_add(page_bytes))
+}
+
+fn supply_pages(bytes: usize) -> Result<()> {
+    if bytes > 0 {
+        Anonymous::new(bytes, POPULATE)?.write_each(page_bytes());
+    }
+    Ok(())
+}
+
+/// Makes the kernel allocate page tables of `bytes` in all, and free them. They describe addresses that are only read,
+/// so no other memory is needed: each of these addresses is the same page of zeros.
+#[cfg(target_os = "linux")]
+fn supply_tables(bytes: usize) -> Result<()> {
+    // `membarrier(2)`.
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    let page = page_bytes();
+    let tables = bytes.div_ceil(page);
+    if tables == 0 {
+        return Ok(());
+    }
+    // A table is a page of addresses of eight bytes, each that of a page.
+    let reach = page / 8 * page;
+    let memory = Anonymous::with_access(tables.saturating_mul(reach), libc::PROT_READ, libc::MAP_NORESERVE)?;
+    memory.refuse_huge_pages();
+    for table in 0..tables {
+        // SAFETY: the offset is within the mapping.
+        let byte = unsafe { memory.at.as_ptr().add(table * reach) };
+        // SAFETY: the mapping is readable. Volatile, so that the read is not optimised away.
+        unsafe { byte.read_volatile() };
+    }
+    drop(memory);
+    // Linux frees page tables once no processor can be using them, which this call waits for. If it fails, they are
+    // freed a little later.
+    // SAFETY: the call takes integers.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
     Ok(())
 }
 
@@ -120,8 +163,11 @@ struct Anonymous {
 
 impl Anonymous {
     fn new(len: usize, flags: libc::c_int) -> Result<Self> {
+        Self::with_access(len, libc::PROT_READ | libc::PROT_WRITE, flags)
+    }
+
+    fn with_access(len: usize, access: libc::c_int, flags: libc::c_int) -> Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANON | flags;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: without MAP_FIXED the kernel chooses a free address range, so no mapping in use is replaced.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
         if at == libc::MAP_FAILED {
@@ -135,6 +181,13 @@ impl Anonymous {
         #[cfg(target_os = "linux")]
         // SAFETY: the range is that of the mapping, and the advice does not change its contents.
         let _ = unsafe { libc::madvise(self.at.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE) };
+    }
+
+    /// Refuses huge pages, which need no page tables.
+    #[cfg(target_os = "linux")]
+    fn refuse_huge_pages(&self) {
+        // SAFETY: as in `prefer_huge_pages`.
+        let _ = unsafe { libc::madvise(self.at.as_ptr().cast(), self.len, libc::MADV_NOHUGEPAGE) };
     }
 
     /// Writes to each multiple of `step` bytes.

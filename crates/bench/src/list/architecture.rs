@@ -271,6 +271,7 @@ impl Benchmark for Architecture {
                 } else {
                     0
                 },
+            page_bytes_each: if is_process { 150 << 10 } else { 0 },
             memory_bytes: 64 << 20,
             descriptors_each: 1,
             // A process may still be ending when its connection is replaced.

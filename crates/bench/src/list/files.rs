@@ -341,9 +341,10 @@ impl Benchmark for Files {
             kind => image_bytes(settings, &file_system(kind, settings.count("n"))),
         };
         // The page cache holds the content, and the kernel keeps about 1.2 KiB for a name and an inode.
-        let memory_bytes_each = 1_200 + settings.bytes("size");
+        let page_bytes_each = settings.bytes("size");
+        let memory_bytes_each = 1_200 + page_bytes_each;
         let memory_bytes = 16 << 20;
-        Cost { memory_bytes_each, memory_bytes, disk_bytes, ..Cost::default() }
+        Cost { memory_bytes_each, page_bytes_each, memory_bytes, disk_bytes, ..Cost::default() }
     }
 
     fn step_us(settings: &Settings) -> u64 {

@@ -61,7 +61,13 @@ impl Benchmark for Thread {
 
     fn cost(_: &Settings) -> Cost {
         let worker_bytes_each = size_of::<Sleeper>() as u64;
-        Cost { memory_bytes_each: 40 << 10, processes_each: 1, worker_bytes_each, ..Cost::default() }
+        Cost {
+            memory_bytes_each: 40 << 10,
+            page_bytes_each: 10 << 10,
+            processes_each: 1,
+            worker_bytes_each,
+            ..Cost::default()
+        }
     }
 
     fn uses_other_processors(settings: &Settings) -> bool {

@@ -53,7 +53,7 @@ impl Benchmark for Waitpid {
 
     fn cost(_: &Settings) -> Cost {
         // Kernel stack, task, page tables and the pages that a child writes to: about 100 KiB as measured.
-        Cost { memory_bytes_each: 100 << 10, processes_each: 1, ..Cost::default() }
+        Cost { memory_bytes_each: 100 << 10, page_bytes_each: 20 << 10, processes_each: 1, ..Cost::default() }
     }
 
     fn step_us(_: &Settings) -> u64 {
