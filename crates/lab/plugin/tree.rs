@@ -2,12 +2,13 @@
 //!
 //! The current function is always known from the block's address. The call chain is tracked from block to block: a
 //! block that ends in a call is followed by a callee, and one that ends in a return by a caller. A kernel entry (system
-//! call, fault, interrupt) is a child of the function that it interrupted. A jump to another function replaces the
-//! current one, as in a tail call; the same rule handles the thunks for indirect calls. After a task switch, the chain
-//! remains that of the previous task until the next system call: functions are then correct, but chains are not.
+//! call, fault, interrupt) is a child of the function that it interrupted. If a function jumps to the start of another
+//! one, or runs into it, that is a tail call: the other function is its child, and a return leaves both. A thunk for
+//! indirect calls is replaced by the function that it jumps to. After a task switch, the chain remains that of the
+//! previous task until the next system call: functions are then correct, but chains are not.
 
-use crate::output::Output;
-use crate::symbols::USER;
+use super::output::Output;
+use super::symbols::USER;
 use alloc::vec::Vec;
 
 /// The trait of a symbol that is a kernel entry: system call, fault, interrupt.
@@ -16,6 +17,9 @@ pub(crate) const ENTRY: u32 = 1;
 /// The trait of a symbol that is the entry of page faults: the faulting instruction was counted and will be counted
 /// again.
 pub(crate) const FAULT: u32 = 2;
+
+/// The trait of a symbol that only forwards a call or a return, or is a part of the kernel's exit.
+pub(crate) const THUNK: u32 = 4;
 
 /// The maximum length of a chain.
 const DEEPEST: u32 = 250;
@@ -41,7 +45,7 @@ pub(crate) enum Exit {
 #[derive(Clone, Copy)]
 pub(crate) struct Block {
     pub(crate) function: u32,
-    /// [`ENTRY`], [`FAULT`].
+    /// [`ENTRY`], [`FAULT`], [`THUNK`].
     pub(crate) traits: u32,
     /// Whether it is the function's first instruction.
     pub(crate) is_start: bool,
@@ -78,8 +82,8 @@ impl Block {
         u64::from(self.function)
             | u64::from(self.length & 0xffff) << 32
             | exit << 48
-            | u64::from(self.traits & 3) << 50
-            | u64::from(self.is_start) << 52
+            | u64::from(self.traits & 7) << 50
+            | u64::from(self.is_start) << 53
     }
 
     /// Decodes a block.
@@ -94,8 +98,8 @@ impl Block {
             function: word as u32,
             length: (word >> 32 & 0xffff) as u32,
             exit,
-            traits: (word >> 50 & 3) as u32,
-            is_start: word >> 52 & 1 == 1,
+            traits: (word >> 50 & 7) as u32,
+            is_start: word >> 53 & 1 == 1,
         }
     }
 }
@@ -107,8 +111,16 @@ struct Node {
     depth: u32,
     first_child: u32,
     next_sibling: u32,
+    /// Whether its parent jumped to it instead of calling it, the last time that it was entered.
+    is_jumped_to: bool,
     /// Instructions of the current timed call.
     count: u64,
+}
+
+impl Node {
+    fn new(parent: u32, function: u32, depth: u32, next_sibling: u32) -> Self {
+        Self { parent, function, depth, first_child: ROOT, next_sibling, is_jumped_to: false, count: 0 }
+    }
 }
 
 /// The root: the measured program.
@@ -130,9 +142,9 @@ pub(crate) struct Tree {
 impl Tree {
     /// Returns a tree with only the root.
     pub(crate) fn new() -> Self {
-        let root = Node { parent: ROOT, function: USER, depth: 0, first_child: ROOT, next_sibling: ROOT, count: 0 };
         let block = Block { function: USER, traits: 0, is_start: false, length: 0, exit: Exit::Jump };
-        Self { nodes: Vec::from([root]), touched: Vec::new(), top: ROOT, block, entered: 0, settled: 0 }
+        let nodes = Vec::from([Node::new(ROOT, USER, 0, ROOT)]);
+        Self { nodes, touched: Vec::new(), top: ROOT, block, entered: 0, settled: 0 }
     }
 
     /// Begins a timed call, in the measured program.
@@ -170,28 +182,54 @@ impl Tree {
 
     /// Returns the node of a block that follows the current one.
     fn next(&mut self, block: Block, exit: Exit, output: &mut Output) -> u32 {
-        let Node { parent, function, depth, .. } = self.nodes[self.top as usize];
+        let Node { parent, function, depth, is_jumped_to, .. } = self.nodes[self.top as usize];
         if block.function == USER {
             return ROOT;
         }
         let is_back = matches!(exit, Exit::Return | Exit::Leave) && !block.is_start;
         let is_entry = block.traits & ENTRY != 0 && block.function != function && !is_back;
         if is_entry || self.top == ROOT || (exit == Exit::Call && depth < DEEPEST) {
-            return self.child(self.top, block.function, output);
+            return self.child(self.top, block.function, false, output);
         }
         match exit {
             _ if is_back => {
-                let back = self.above(parent, block.function);
-                back.unwrap_or_else(|| self.child(parent, block.function, output))
+                let caller = self.caller(self.top);
+                let back = self.above(caller, block.function);
+                back.unwrap_or_else(|| self.child(caller, block.function, false, output))
             }
             // A return to an address that was pushed, as thunks do: leaves both the thunk and its caller.
             Exit::Return => {
-                let caller = self.nodes[parent as usize].parent;
-                self.child(if parent == ROOT { ROOT } else { caller }, block.function, output)
+                let Node { parent: caller, is_jumped_to, .. } = self.nodes[parent as usize];
+                self.child(caller, block.function, is_jumped_to, output)
             }
             _ if block.function == function => self.top,
-            _ => self.child(parent, block.function, output),
+            // The entries and exits of the kernel consist of parts with names of their own.
+            Exit::Jump if block.is_start && self.block.traits & (ENTRY | THUNK) == 0 && depth < DEEPEST => {
+                let before = self.jumped_before(block.function);
+                before.unwrap_or_else(|| self.child(self.top, block.function, true, output))
+            }
+            _ => self.child(parent, block.function, is_jumped_to, output),
         }
+    }
+
+    /// Returns the node of a function among those that led to the current one by jumps: functions may jump in a circle.
+    fn jumped_before(&self, function: u32) -> Option<u32> {
+        let mut node = self.top;
+        while self.nodes[node as usize].is_jumped_to {
+            node = self.nodes[node as usize].parent;
+            if self.nodes[node as usize].function == function {
+                return Some(node);
+            }
+        }
+        None
+    }
+
+    /// Returns the node to which a return from `node` leads.
+    fn caller(&self, mut node: u32) -> u32 {
+        while self.nodes[node as usize].is_jumped_to {
+            node = self.nodes[node as usize].parent;
+        }
+        self.nodes[node as usize].parent
     }
 
     /// Returns the nearest node of a function, from `node` towards the root.
@@ -205,25 +243,24 @@ impl Tree {
         None
     }
 
-    /// Returns the node of a function called by `parent`.
-    fn child(&mut self, parent: u32, function: u32, output: &mut Output) -> u32 {
+    /// Returns the node of a function that `parent` calls or jumps to.
+    fn child(&mut self, parent: u32, function: u32, is_jumped_to: bool, output: &mut Output) -> u32 {
         let Node { first_child, depth, .. } = self.nodes[parent as usize];
         let mut node = first_child;
-        while node != ROOT {
-            if self.nodes[node as usize].function == function {
-                return node;
-            }
+        while node != ROOT && self.nodes[node as usize].function != function {
             node = self.nodes[node as usize].next_sibling;
         }
-        if self.nodes.len() >= MOST_NODES {
-            output.overflow();
-            return parent;
+        if node == ROOT {
+            if self.nodes.len() >= MOST_NODES {
+                output.overflow();
+                return parent;
+            }
+            node = self.nodes.len() as u32;
+            self.nodes.push(Node::new(parent, function, depth + 1, first_child));
+            self.nodes[parent as usize].first_child = node;
+            output.node(parent, function);
         }
-        let node = self.nodes.len() as u32;
-        let (depth, next_sibling) = (depth + 1, first_child);
-        self.nodes.push(Node { parent, function, depth, first_child: ROOT, next_sibling, count: 0 });
-        self.nodes[parent as usize].first_child = node;
-        output.node(parent, function);
+        self.nodes[node as usize].is_jumped_to = is_jumped_to;
         node
     }
 

@@ -1,5 +1,6 @@
 //! From samples and timed calls to samples per call chain, at small and at large n.
 
+use crate::jumps::Calls;
 use crate::preemption::Absences;
 use crate::sampler::{self, Event, Sample, Sampler, Subject, Switch, Watch};
 use crate::symbols::{Symbols, USER};
@@ -37,6 +38,8 @@ pub struct Collector {
     /// The functions that were observed to be called from each place. A place is the return address, the instruction
     /// after the call.
     callees: BTreeMap<u64, BTreeSet<u32>>,
+    /// The functions that the calls in the kernel's code name.
+    calls: Calls,
     /// Number of passes that were left out because the kernel dropped some of their data.
     pub(crate) dropped_passes: u32,
 }
@@ -113,10 +116,11 @@ impl Collector {
         let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let hidden = || Error::NoSymbols { kptr_restrict: setting("/proc/sys/kernel/kptr_restrict") };
         let symbols = Symbols::of(&text).ok_or_else(hidden)?;
-        Ok(Self::with(sampler, symbols, at))
+        let calls = Calls::of(&symbols);
+        Ok(Self::with(sampler, symbols, at, calls))
     }
 
-    pub(crate) fn with(sampler: Sampler, symbols: Symbols, at: Option<[u64; 2]>) -> Self {
+    pub(crate) fn with(sampler: Sampler, symbols: Symbols, at: Option<[u64; 2]>, calls: Calls) -> Self {
         Self {
             sampler,
             symbols,
@@ -128,6 +132,7 @@ impl Collector {
             lost: 0,
             phases: BTreeMap::new(),
             callees: BTreeMap::new(),
+            calls,
             dropped_passes: 0,
         }
     }
@@ -163,28 +168,48 @@ impl Collector {
         &self.symbols
     }
 
+    /// Returns whether the chains have functions that were called by address and ended in a jump.
+    pub(crate) fn shows_tail_calls(&self) -> bool {
+        self.calls.are_readable()
+    }
+
     /// Returns the functions of a sample.
     fn chain(&self, sample: &Sample) -> Chain {
-        let mut functions: Vec<u32> = sample.chain.iter().rev().map(|&address| self.symbols.lookup(address)).collect();
+        // Outermost first, each with the place at which it called the next one, if it is known.
+        let mut functions: Vec<(u32, Option<u64>)> = Vec::new();
+        for (depth, &address) in sample.chain.iter().enumerate().rev() {
+            functions.push((self.symbols.lookup(address), Some(address)));
+            let called = depth.checked_sub(1).map(|inner| self.symbols.lookup(sample.chain[inner]));
+            functions.extend(called.and_then(|called| self.jumped(address, called)).map(|jumped| (jumped, None)));
+        }
         let mut place = None;
         if self.sampler.event == Event::CpuClock {
             // The timer interrupt was delayed until this function, so the time belongs to its caller.
-            while functions.len() > 1 && functions.last().is_some_and(|&last| self.enables_interrupts(last)) {
+            while functions.len() > 1 && functions.last().is_some_and(|last| self.enables_interrupts(last.0)) {
                 functions.pop();
-                place = sample.chain.get(sample.chain.len() - functions.len()).copied();
+                place = functions.last().and_then(|last| last.1);
             }
         }
         if functions.is_empty() {
-            functions.push(USER);
+            functions.push((USER, None));
         }
-        Chain { functions, place }
+        Chain { functions: functions.into_iter().map(|function| function.0).collect(), place }
+    }
+
+    /// Returns the function that was called at a place and ended in a jump, if the function that the stack shows there
+    /// is another one.
+    fn jumped(&self, place: u64, shown: u32) -> Option<u32> {
+        let named = self.symbols.starting_at(self.calls.target(place)?)?;
+        // An interrupt is called nowhere: the address that it interrupted may follow a call that has returned.
+        let is_called = !self.symbols.is_entry_or_exit(shown) && !self.symbols.is_thunk(named);
+        (is_called && named != shown).then_some(named)
     }
 
     /// Returns the functions of a chain, outermost first.
     ///
-    /// A function that ends in a tail call to one that enables interrupts is no longer on the stack, so the sample
-    /// shows its caller. Other samples identify it: it is the only other function that was observed to be called from
-    /// the same place.
+    /// A function that ends in a jump to one that enables interrupts is no longer on the stack, so the sample shows its
+    /// caller. If the call does not name it, other samples identify it: it is the only other function that was observed
+    /// to be called from the same place.
     pub(crate) fn functions(&self, chain: &Chain) -> Vec<u32> {
         let mut functions = chain.functions.clone();
         let callees = chain.place.and_then(|place| self.callees.get(&place));
@@ -209,6 +234,9 @@ impl Collector {
     pub(crate) fn take(&mut self, calls: &TimedCalls<'_>, pass: Watched) {
         let absences = Absences::of(&self.switches);
         let counts_instructions = self.counts_instructions();
+        for place in self.samples.iter().flat_map(|sample| sample.chain.iter().skip(1)) {
+            self.calls.read(*place);
+        }
         // Only this event delays samples until interrupts are enabled.
         if self.sampler.event == Event::CpuClock && !counts_instructions {
             for pair in self.samples.iter().flat_map(|sample| sample.chain.windows(2)) {

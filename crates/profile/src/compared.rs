@@ -107,6 +107,7 @@ fn of_phase(
         ranges: ranges.map(|range| [*range.start(), *range.end()]),
         call_counts: [calls(0), calls(1)],
         preempted_counts: Some(preempted),
+        shows_tail_calls: collector.shows_tail_calls(),
         measured_ns: [mean(0), mean(1)],
         measured_growth_ns: of_means(&grown),
         sampled_ns: costs.per_call(&costs.all()),
@@ -382,6 +383,7 @@ fn chains(collector: &Collector, costs: &Costs) -> Vec<ProfiledChain> {
 mod tests {
     use super::*;
     use crate::collector::{EXTRA_PASSES, ranges};
+    use crate::jumps::Calls;
     use crate::sampler::{Sample, Switch, SwitchKind};
     use crate::{Event, Sampler, Symbols};
     use landau_engine::{TimedCall, TimedCalls, Watched};
@@ -459,9 +461,9 @@ ffffffff81000400 t ends_in_a_jump
 
     /// Returns recorded passes during which another task takes the processor for a while, and undisturbed sampled
     /// passes.
-    fn profiled(event: Event, leaves: &[u64], away: u64) -> (Collector, Record) {
+    fn profiled(event: Event, leaves: &[u64], away: u64, calls: &[(u64, u64)]) -> (Collector, Record) {
         let sampler = Sampler { event, sample_ns: 1_000.0, sample_instructions: None };
-        let mut collector = Collector::with(sampler, Symbols::of(KALLSYMS).unwrap(), None);
+        let mut collector = Collector::with(sampler, Symbols::of(KALLSYMS).unwrap(), None, Calls::known(calls));
         let case = case();
         for round in 0..ROUNDS {
             let recorded = pass(round, leaves, away);
@@ -477,7 +479,7 @@ ffffffff81000400 t ends_in_a_jump
     /// Simulates recorded and sampled passes with this growth of the time, and passes with a sample of the instruction
     /// counter every `interval` ns of a call.
     fn counted(interval: impl Fn(u64) -> u64) -> Option<Instructions> {
-        let (mut collector, record) = profiled(Event::Cycles, &[SCAN], 0);
+        let (mut collector, record) = profiled(Event::Cycles, &[SCAN], 0, &[]);
         collector.set_sample_instructions(Some(500_009));
         for round in 0..ROUNDS {
             let Seen { calls, .. } = pass(round, &[SCAN], 0);
@@ -497,7 +499,11 @@ ffffffff81000400 t ends_in_a_jump
     }
 
     fn compared(event: Event, leaves: &[u64], away: u64) -> Profile {
-        let (collector, record) = profiled(event, leaves, away);
+        compared_with(event, leaves, away, &[])
+    }
+
+    fn compared_with(event: Event, leaves: &[u64], away: u64, calls: &[(u64, u64)]) -> Profile {
+        let (collector, record) = profiled(event, leaves, away, calls);
         compare(&collector, &record, None).unwrap().remove(0)
     }
 
@@ -552,6 +558,26 @@ ffffffff81000400 t ends_in_a_jump
         assert_eq!(found.functions[0].name, "scan");
     }
 
+    /// The call in `scan` names the function that ended in a jump, so no other samples are needed.
+    #[test]
+    fn the_call_names_the_function_that_ended_in_a_jump() {
+        let calls = [(IN_SCAN, JUMPING - 0x10)];
+        let found = compared_with(Event::CpuClock, &[UNLOCK, FIXED], 0, &calls);
+        let share = |name: &str| {
+            let of = |one: &&ProfiledFunction| one.name == name;
+            found.functions.iter().find(of).map(|one| (one.share.value, one.inclusive.as_ref().unwrap().share.value))
+        };
+        let ((own, all), (fixed, _)) = (share("ends_in_a_jump").unwrap(), share("fixed").unwrap());
+        assert!((own - 0.5).abs() < 0.01 && (all - 1.0).abs() < 0.01 && (fixed - 0.5).abs() < 0.01, "{found:?}");
+        let names: Vec<(Option<u32>, &str)> = found.chains.iter().map(|one| (one.caller, one.name.as_str())).collect();
+        let jumped = [(None, "entry"), (Some(0), "scan"), (Some(1), "ends_in_a_jump"), (Some(2), "fixed")];
+        assert_eq!(names, [&jumped[..], &[(Some(0), "fixed")]].concat());
+        assert!(!found.shows_tail_calls, "no code was read");
+        // A call names a function only if its address is the start of one.
+        let found = compared_with(Event::CpuClock, &[FIXED], 0, &[(IN_SCAN, JUMPING)]);
+        assert!(found.functions.iter().all(|one| one.name != "ends_in_a_jump"), "{found:?}");
+    }
+
     /// The mean time of a call is 5.55 µs for 11 to 80 objects, and 29 µs for 240 to 320: 5.23 times as much.
     #[test]
     fn instructions_are_counted_beside_the_time() {
@@ -584,7 +610,7 @@ ffffffff81000400 t ends_in_a_jump
 
     #[test]
     fn what_cannot_be_compared_is_said() {
-        let (mut collector, record) = profiled(Event::Cycles, &[SCAN], 0);
+        let (mut collector, record) = profiled(Event::Cycles, &[SCAN], 0, &[]);
         assert!(matches!(compare(&collector, &record, Some("other")), Err(Error::NotExplainable(_))));
         collector.phases.values_mut().for_each(|one| one.ranges = Some([1..=8, 900..=1_100]));
         let error = compare(&collector, &record, None).unwrap_err().to_string();
@@ -600,7 +626,7 @@ ffffffff81000400 t ends_in_a_jump
         let record = Record { cases: vec![case()], ..Record::default() };
         let overlapping = |at| {
             let sampler = Sampler { event: Event::Cycles, sample_ns: 1_000.0, sample_instructions: None };
-            let mut collector = Collector::with(sampler, Symbols::of(KALLSYMS).unwrap(), at);
+            let mut collector = Collector::with(sampler, Symbols::of(KALLSYMS).unwrap(), at, Calls::known(&[]));
             let calls = pass(0, &[SCAN], 0).calls;
             collector.take(&TimedCalls { case: &case(), round: 0, phases: vec![calls] }, Watched::Recorded);
             collector.phases.values_mut().for_each(|one| one.ranges = Some(ranges(Some([100, 180]), CALLS)));

@@ -14,11 +14,13 @@
 //! | `preemption` | the times in which another task had the processor |
 //! | `collector` | from samples and calls to samples per chain at small and at large n |
 //! | `compared` | from those samples to functions with their growth |
+//! | `jumps` | functions that ended in a jump, from the calls in the kernel's code |
 //! | `branching` | the function at which the growth of a call branches |
 
 mod branching;
 mod collector;
 mod compared;
+mod jumps;
 mod preemption;
 mod sampler;
 mod source;

@@ -12,6 +12,7 @@ const UNKNOWN: u32 = 1;
 /// Traits, as the plugin defines them (`crates/lab/plugin/tree.rs`).
 const ENTRY: u32 = 1;
 const FAULT: u32 = 2;
+const THUNK: u32 = 4;
 
 /// The kernel's functions.
 #[derive(Debug, Clone)]
@@ -64,6 +65,32 @@ impl Symbols {
         after.checked_sub(1).map_or(UNKNOWN, |place| self.rows[place].1)
     }
 
+    /// Returns the function that begins at an address.
+    pub(crate) fn starting_at(&self, address: u64) -> Option<u32> {
+        let place = self.rows.binary_search_by_key(&address, |row| row.0).ok()?;
+        Some(self.rows[place].1)
+    }
+
+    /// Returns whether a function is an entry of the kernel (of a system call, a fault or an interrupt), or a part of
+    /// the way back.
+    pub(crate) fn is_entry_or_exit(&self, function: u32) -> bool {
+        let name = self.name(function);
+        // Of 64-bit Arm, and of Linux before 5.8 on x86.
+        let others = ["el0_", "el0t_", "el1_", "el1h_", "ret_from_intr"];
+        traits(name) & ENTRY != 0 || is_exit(name) || others.iter().any(|start| name.starts_with(start))
+    }
+
+    /// Returns whether a function only forwards a call or a return.
+    pub(crate) fn is_thunk(&self, function: u32) -> bool {
+        let name = self.name(function);
+        traits(name) & THUNK != 0 && !is_exit(name)
+    }
+
+    /// Returns the first address of each function.
+    pub(crate) fn starts(&self) -> impl Iterator<Item = u64> {
+        self.rows.iter().map(|row| row.0)
+    }
+
     /// Returns the table that the plugin reads.
     pub fn table(&self) -> Vec<u8> {
         let row = |&(address, function, traits): &(u64, u32, u32)| {
@@ -105,7 +132,19 @@ fn traits(name: &str) -> u32 {
     let is_entry = entries.iter().any(|start| name.starts_with(start))
         || ["page_fault", "async_page_fault", "apic_timer_interrupt", "common_interrupt"].contains(&name);
     let is_fault = ["asm_exc_page_fault", "page_fault", "async_page_fault"].contains(&name);
-    u32::from(is_entry) * ENTRY + u32::from(is_fault) * FAULT
+    // Mitigations of speculation (retpolines, and returns that train no predictor), and calls that the kernel patches.
+    let thunks = ["__x86_indirect_", "__x86_return_thunk", "srso_return_", "srso_alias_return_", "retbleed_return_"];
+    let more = ["its_return_", "__SCT__"];
+    let name = name.strip_prefix("__pi_").unwrap_or(name);
+    let is_thunk = thunks.iter().chain(&more).any(|start| name.starts_with(start)) || is_exit(name);
+    u32::from(is_entry) * ENTRY + u32::from(is_fault) * FAULT + u32::from(is_thunk) * THUNK
+}
+
+/// Returns whether a symbol is a part of the way back from an interrupt or a system call.
+fn is_exit(name: &str) -> bool {
+    let interrupts = ["error_return", "common_interrupt_return", "native_irq_return_", "restore_regs_and_return_"];
+    let calls = ["swapgs_restore_regs_and_return_", "syscall_return_via_sysret", "entry_SYSRET"];
+    interrupts.iter().chain(&calls).any(|start| name.starts_with(start))
 }
 
 #[cfg(test)]
@@ -154,6 +193,23 @@ ffffffffc0000000 t of_a_module\t[pipe]
         assert_eq!(name(0xffff_ffff_8100_08ff), "do_sys_poll");
         assert_eq!(name(0xffff_ffff_8100_0b10), "do_sys_poll");
         assert_eq!((name(0x1000), name(u64::MAX)), ("[unknown]", "of_a_module"));
+    }
+
+    #[test]
+    fn thunks_and_entries_are_known_by_name() {
+        let is = |name: &str| traits(name);
+        let thunks =
+            ["__pi___x86_indirect_thunk_rax", "srso_alias_return_thunk", "__SCT__cond_resched", "error_return"];
+        assert_eq!(thunks.map(is), [THUNK; 4]);
+        assert_eq!((is("asm_exc_page_fault"), is("entry_SYSCALL_64")), (ENTRY + FAULT, ENTRY));
+        assert_eq!((is("poll_freewait"), is("__x64_sys_poll")), (0, 0));
+    }
+
+    #[test]
+    fn only_the_first_address_of_a_function_starts_it() {
+        let symbols = Symbols::of(TEXT).unwrap();
+        assert_eq!(symbols.starting_at(0xffff_ffff_8100_0110), Some(symbols.lookup(0xffff_ffff_8100_0110)));
+        assert_eq!(symbols.starting_at(0xffff_ffff_8100_0111), None);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod error;
 pub mod event;
 pub mod file;
 pub mod fork_helper;
+pub mod kernel_text;
 #[cfg(any(
     target_os = "freebsd",
     target_os = "netbsd",

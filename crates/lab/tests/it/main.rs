@@ -2,6 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
+extern crate alloc;
+
+mod tree;
+
 use landau_lab::debian;
 use landau_lab::kernel::{Error, Kind};
 use landau_lab::obtain::obtain;

@@ -28,6 +28,10 @@ pub struct Profile {
     /// ones. The time of that task is not part of the calls. Absent in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted_counts: Option<[u64; 2]>,
+    /// Whether functions that ended in a jump to another one are in the chains: the kernel let its code be read. False
+    /// in older records.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shows_tail_calls: bool,
     /// The mean time of the calls in each range in passes without a profiler.
     pub measured_ns: [f64; 2],
     /// How much longer a call at large n takes, in passes without a profiler.
