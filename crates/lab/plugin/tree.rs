@@ -203,10 +203,12 @@ impl Tree {
                 self.child(caller, block.function, is_jumped_to, output)
             }
             _ if block.function == function => self.top,
-            // The entries and exits of the kernel consist of parts with names of their own.
-            Exit::Jump if block.is_start && self.block.traits & (ENTRY | THUNK) == 0 && depth < DEEPEST => {
+            Exit::Jump => {
+                // The entries and exits of the kernel consist of parts with names of their own.
+                let is_tail_call = block.is_start && self.block.traits & (ENTRY | THUNK) == 0 && depth < DEEPEST;
                 let before = self.jumped_before(block.function);
-                before.unwrap_or_else(|| self.child(self.top, block.function, true, output))
+                let (above, is_jumped_to) = if is_tail_call { (self.top, true) } else { (parent, is_jumped_to) };
+                before.unwrap_or_else(|| self.child(above, block.function, is_jumped_to, output))
             }
             _ => self.child(parent, block.function, is_jumped_to, output),
         }

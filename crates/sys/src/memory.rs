@@ -84,19 +84,20 @@ pub const CAN_POPULATE: bool = POPULATE != 0;
 /// programs, and write to all of it, so that it hands out this memory next. In a virtual machine the host may have to
 /// supply a page when the guest first writes to it, and the guest cannot see which pages those are.
 ///
-/// Linux takes the memory of its own objects and that of programs from different blocks. Elsewhere the whole is
-/// allocated for pages.
+/// Linux takes the memory of its own objects and that of programs from different blocks. Elsewhere, and if the kernel
+/// refuses the addresses of its page tables, the whole is allocated for pages.
 ///
 /// # Errors
 ///
-/// `ENOMEM` if the kernel refuses the memory, or the addresses for its page tables.
+/// `ENOMEM` if the kernel refuses the memory.
 pub fn supply(kernel_bytes: usize, page_bytes: usize) -> Result<()> {
     #[cfg(target_os = "linux")]
     {
-        let tables = supply_tables(kernel_bytes);
-        supply_pages(page_bytes).and(tables)
+        if supply_tables(kernel_bytes).is_ok() {
+            return supply_pages(page_bytes);
+        }
+        // The tables need many times as many addresses, which a limit (`RLIMIT_AS`) may refuse.
     }
-    #[cfg(not(target_os = "linux"))]
     supply_pages(kernel_bytes.saturating_add(page_bytes))
 }
 
@@ -129,8 +130,8 @@ fn supply_tables(bytes: usize) -> Result<()> {
         unsafe { byte.read_volatile() };
     }
     drop(memory);
-    // Linux frees page tables once no processor can be using them, which this call waits for. If it fails, they are
-    // freed a little later.
+    // Linux frees page tables soon after no processor can be using them any more, which this call waits for. If it
+    // fails, they are freed a little later.
     // SAFETY: the call takes integers.
     unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
     Ok(())

@@ -158,6 +158,15 @@ fn functions_that_jump_in_a_circle_make_no_longer_chain() {
 }
 
 #[test]
+fn a_jump_back_into_the_middle_of_a_function_makes_no_longer_chain() {
+    let mut blocks = vec![("entry", true, Call), ("a", true, Jump)];
+    for _ in 0..400 {
+        blocks.extend([("b", true, Jump), ("a", false, Jump)]);
+    }
+    expect(&blocks, &[("entry", 10), ("entry a", 10 + 4_000), ("entry a b", 4_000)]);
+}
+
+#[test]
 fn a_block_is_packed_into_a_number_and_back() {
     let block = Block { function: u32::MAX, traits: THUNK, is_start: true, length: 0xffff, exit: Leave };
     let same = Block::unpack(block.pack());
