@@ -82,8 +82,7 @@ impl Symbols {
 
     /// Returns whether a function only forwards a call or a return.
     pub(crate) fn is_thunk(&self, function: u32) -> bool {
-        let name = self.name(function);
-        traits(name) & THUNK != 0 && !is_exit(name)
+        is_thunk(self.name(function))
     }
 
     /// Returns the first address of each function.
@@ -132,12 +131,17 @@ fn traits(name: &str) -> u32 {
     let is_entry = entries.iter().any(|start| name.starts_with(start))
         || ["page_fault", "async_page_fault", "apic_timer_interrupt", "common_interrupt"].contains(&name);
     let is_fault = ["asm_exc_page_fault", "page_fault", "async_page_fault"].contains(&name);
-    // Mitigations of speculation (retpolines, and returns that train no predictor), and calls that the kernel patches.
-    let thunks = ["__x86_indirect_", "__x86_return_thunk", "srso_return_", "srso_alias_return_", "retbleed_return_"];
-    let more = ["its_return_", "__SCT__"];
+    let is_passing = is_thunk(name) || is_exit(name);
+    u32::from(is_entry) * ENTRY + u32::from(is_fault) * FAULT + u32::from(is_passing) * THUNK
+}
+
+/// Returns whether a symbol only forwards a call or a return: mitigations of speculation (retpolines, and returns that
+/// train no predictor), and calls that the kernel patches.
+fn is_thunk(name: &str) -> bool {
+    let calls = ["__x86_indirect_", "__SCT__"];
+    let returns = ["__x86_return_thunk", "srso_return_", "srso_alias_return_", "retbleed_return_", "its_return_"];
     let name = name.strip_prefix("__pi_").unwrap_or(name);
-    let is_thunk = thunks.iter().chain(&more).any(|start| name.starts_with(start)) || is_exit(name);
-    u32::from(is_entry) * ENTRY + u32::from(is_fault) * FAULT + u32::from(is_thunk) * THUNK
+    calls.iter().chain(&returns).any(|start| name.starts_with(start))
 }
 
 /// Returns whether a symbol is a part of the way back from an interrupt or a system call.
