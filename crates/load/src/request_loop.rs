@@ -39,6 +39,10 @@ const LEAST_NS: u64 = 200_000_000;
 /// some are always due, and responses and commands must not starve.
 const DUE_PER_TURN: u32 = 256;
 
+/// Maximum number of connections that are started before other events. Thousands of attempts time out together and are
+/// retried together; an established connection must not wait for all of them before its request is sent.
+const OPENED_PER_TURN: u32 = 64;
+
 /// The stage of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -79,6 +83,8 @@ impl Times {
 struct Openings {
     /// Connections to open as soon as the window and the connect rate permit.
     missing: u32,
+    /// How many of them may be started in this turn.
+    allowed: u32,
     /// The times at which failed connections are retried.
     retries: VecDeque<u64>,
     pace: Pace,
@@ -139,6 +145,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             times: Times::NEVER,
             openings: Openings {
                 missing,
+                allowed: OPENED_PER_TURN,
                 retries: VecDeque::new(),
                 pace: Pace::new(plan.connect_gap_ns),
                 most_open: 0,
@@ -178,6 +185,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     /// Does the work that depends on the time, whether events occurred or not. Returns whether the loop is over.
     fn turn(&mut self) -> Result<bool> {
         let now_ns = self.connections.tick();
+        self.openings.allowed = OPENED_PER_TURN;
         self.open_connections(now_ns);
         for event in self.connections.expire(now_ns) {
             self.on_event(event)?;
@@ -275,8 +283,13 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     /// Returns when a missing connection may be started; `u64::MAX` if none is missing or the window is full.
     #[inline]
     fn next_connect_ns(&self) -> u64 {
-        let is_next = self.openings.missing > 0 && self.connections.opening_count() < self.plan.window;
-        if is_next { self.openings.pace.next_ns() } else { u64::MAX }
+        if self.is_room_to_open() { self.openings.pace.next_ns() } else { u64::MAX }
+    }
+
+    /// Returns whether a connection is missing and the window is not full.
+    #[inline]
+    fn is_room_to_open(&self) -> bool {
+        self.openings.missing > 0 && self.connections.opening_count() < self.plan.window
     }
 
     /// Returns when the next request of the schedule is due; `u64::MAX` without a schedule.
@@ -285,18 +298,19 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         self.schedule.as_ref().map_or(u64::MAX, |schedule| self.times.start_ns.saturating_add(schedule.due_ns()))
     }
 
-    /// Starts missing connections, as the window and the connect rate permit.
+    /// Starts missing connections, as the window and the connect rate permit, up to [`OPENED_PER_TURN`].
     fn open_connections(&mut self, now_ns: u64) {
-        let Self { connections, openings, plan, .. } = self;
+        let openings = &mut self.openings;
         while openings.retries.front().is_some_and(|&at_ns| at_ns <= now_ns) {
             openings.retries.pop_front();
             openings.missing += 1;
         }
-        while openings.missing > 0 && connections.opening_count() < plan.window && openings.pace.is_due(now_ns) {
-            openings.missing -= 1;
-            openings.pace.advance(now_ns);
-            if connections.connect().is_none() {
-                openings.retries.push_back(now_ns + RETRY_NS);
+        while self.openings.allowed > 0 && self.is_room_to_open() && self.openings.pace.is_due(now_ns) {
+            self.openings.allowed -= 1;
+            self.openings.missing -= 1;
+            self.openings.pace.advance(now_ns);
+            if self.connections.connect().is_none() {
+                self.openings.retries.push_back(now_ns + RETRY_NS);
             }
         }
     }

@@ -78,12 +78,14 @@ struct Server {
     /// Bytes that the server sends to each connection without a request.
     greeting: Vec<u8>,
     requests: u64,
+    /// The largest number of connections that arrived between two waits of the load.
+    most_at_once: Rc<Cell<usize>>,
 }
 
 impl Server {
     /// Does everything that is due. Returns whether there was anything to do.
     fn act(&mut self, now_ns: u64) -> bool {
-        let mut has_acted = false;
+        let (mut has_acted, before) = (false, self.peers.len());
         while let Ok((stream, _)) = self.listener.accept() {
             stream.set_nonblocking(true).unwrap();
             // A greeting without a delay would be repeated forever at one instant.
@@ -93,6 +95,7 @@ impl Server {
             self.peers.push(Peer { stream, received: Vec::new(), replies, is_closed: false });
             has_acted = true;
         }
+        self.most_at_once.set(self.most_at_once.get().max(self.peers.len() - before));
         for peer in &mut self.peers {
             has_acted |= peer.receive();
             while let Some(end) = peer.received.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -243,6 +246,8 @@ struct Simulated {
     end_ns: u64,
     /// The number of times that the load waited for events.
     wait_count: u64,
+    /// The largest number of connections that arrived between two waits.
+    most_at_once: usize,
 }
 
 /// A plan of four connections with a timeout of 20 s. Its server has no address yet.
@@ -341,14 +346,15 @@ impl Simulation {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         self.plan.origins[0].endpoint = Endpoint::Unix(path.clone());
-        let greeting = self.greeting;
+        let (greeting, most_at_once) = (self.greeting, Rc::new(Cell::new(0)));
         let server = self.respond.map(|respond| {
             let listener = UnixListener::bind(&path).unwrap();
             listener.set_nonblocking(true).unwrap();
             if let Some(backlog) = self.backlog {
                 landau_sys::stream::listen(&listener, backlog).unwrap();
             }
-            Server { listener, peers: Vec::new(), respond, greeting, requests: 0 }
+            let most_at_once = Rc::clone(&most_at_once);
+            Server { listener, peers: Vec::new(), respond, greeting, requests: 0, most_at_once }
         });
         let (own, other) = UnixStream::pair().unwrap();
         let mut link = Link::new(own);
@@ -377,7 +383,8 @@ impl Simulation {
         let mut outcome = Outcome::new(self.plan.load);
         outcome.metrics = controller.borrow_mut().metrics();
         outcome.gates = crate::gate::judge(&outcome, &[]);
-        Simulated { outcome, end_ns: now_ns.get().saturating_sub(START_NS), wait_count: wait_count.get() }
+        let end_ns = now_ns.get().saturating_sub(START_NS);
+        Simulated { outcome, end_ns, wait_count: wait_count.get(), most_at_once: most_at_once.get() }
     }
 }
 
