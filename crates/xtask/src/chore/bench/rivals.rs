@@ -166,6 +166,8 @@ pub(crate) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<S
 
 /// Starts a server on its processor.
 fn spawned(name: &'static str, port: u16, server: &Command) -> Result<Server> {
+    // It would answer in place of this server.
+    ensure!(TcpStream::connect(("127.0.0.1", port)).is_err(), "another program listens on port {port}");
     let mut command = Command::new("taskset");
     command.args(["-c", SERVER_PROCESSOR]).arg(server.get_program()).args(server.get_args());
     command.envs(server.get_envs().filter_map(|(variable, value)| Some((variable, value?))));

@@ -13,9 +13,25 @@ use anyhow::{Context, Result};
 
 /// Arguments of `bench stampede`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Words {}
+pub(crate) struct Words {
+    /// Run only these parts
+    parts: Vec<Part>,
+}
 
-pub(crate) fn run(_: &Words) -> Result<bool> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Ten times as many connections as are optimal
+    Closed,
+    /// Ten times the peak rate, one connection per request
+    Fresh,
+    /// Slow clients
+    Slow,
+    /// A full descriptor table
+    Full,
+}
+
+pub(crate) fn run(words: &Words) -> Result<bool> {
+    let is_wanted = |part| words.parts.is_empty() || words.parts.contains(&part);
     landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).context("raise the limit on descriptors")?;
     let folder = tempfile::tempdir().context("create a temporary directory")?;
     let root = rivals::site(folder.path())?.display().to_string();
@@ -26,12 +42,22 @@ pub(crate) fn run(_: &Words) -> Result<bool> {
         let words = [&[&landau, "serve", &root, "--listen", &address][..], more].concat();
         rivals::started("landau", port, &words)
     };
-    let mut is_good = overload::closed(&landau, &serve(18091, &[])?)?;
-    is_good &= overload::tenfold(&landau, &serve(18098, &["--backlog", overload::BACKLOG])?)?;
-    is_good &= slow::slow(&serve(18092, &[])?, &serve(18094, &[])?)?;
-    // To lower another process's limit, a process must have the same user or be privileged.
-    let patient = ["--head-timeout", "600s", "--idle-timeout", "600s", "--metrics", full::METRICS, "--user", "root"];
-    is_good &= full::full(&serve(18093, &patient)?)?;
+    let mut is_good = true;
+    if is_wanted(Part::Closed) {
+        is_good &= overload::closed(&landau, &serve(18091, &[])?)?;
+    }
+    if is_wanted(Part::Fresh) {
+        is_good &= overload::tenfold(&landau, &serve(18098, &["--backlog", overload::BACKLOG])?)?;
+    }
+    if is_wanted(Part::Slow) {
+        is_good &= slow::slow(&serve(18092, &[])?, &serve(18094, &[])?)?;
+    }
+    if is_wanted(Part::Full) {
+        // To lower another process's limit, a process must have the same user or be privileged.
+        let patient =
+            ["--head-timeout", "600s", "--idle-timeout", "600s", "--metrics", full::METRICS, "--user", "root"];
+        is_good &= full::full(&serve(18093, &patient)?)?;
+    }
     Ok(is_good)
 }
 

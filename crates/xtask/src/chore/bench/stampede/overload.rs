@@ -12,14 +12,20 @@ use std::time::Duration;
 
 /// The bound on the 99th percentile, in multiples of the time to answer one request per connection at the peak rate.
 const ROUNDS_WAITED: f64 = 10.0;
-/// The minimum goodput under ten times the load, as a share of the peak.
+/// The minimum goodput of ten times the optimal number of connections, as a share of the peak.
 const GOODPUT: f64 = 0.9;
+/// The minimum goodput at ten times the peak rate with fresh connections, as a share of the peak.
+const FRESH_GOODPUT: f64 = 0.95;
 /// The factor between the peak rate and the offered rate.
 const FACTOR: f64 = 10.0;
 /// How many times the peak and the overload are measured, alternately.
-const ROUNDS: usize = 5;
-/// Numbers of connections at which the rate may be highest.
-const PEAK_CONNECTIONS: [&str; 2] = ["64", "256"];
+const ROUNDS: usize = 7;
+/// The number of connections at which the rate is highest: as many as the accept queue holds. With 64 the server waits
+/// for events between the requests, which costs it half as much again per answer (19 µs against 13 µs). The time is
+/// sixty periods of the quota, because a window can contain the processor time of one period more.
+const PEAK: &[&str] = &["-c", BACKLOG, "-d", "6s"];
+/// After this time, the server has accepted what an overload left in its queue.
+const REST: Duration = Duration::from_millis(500);
 /// How many times few connections and ten times as many are measured, alternately.
 const PAIRS: usize = 7;
 /// The maximum processor use of the generator, all workers together. Above it, the generator limits the result.
@@ -29,8 +35,11 @@ pub(super) const BACKLOG: &str = "256";
 
 /// One connection per request.
 const FRESH: &[&str] = &["--per-connection", "1"];
-/// A client gives up after one second, so tens of thousands of clients can attempt to connect per second.
-const OVERLOAD: &[&str] = &["-c", "32000", "--workers", "2", "--timeout", "1s"];
+/// A client gives up before TCP first repeats its SYN after one second (RFC 6298), so tens of thousands of clients can
+/// attempt to connect per second. With a timeout of one second the second SYN arrived at the moment at which its client
+/// gave up: a tenth of the answers went to clients that had just closed. The run is long, because what the server
+/// accepts at its end is no longer answered in time.
+const OVERLOAD: &[&str] = &["-c", "32000", "--workers", "2", "--timeout", "900ms", "-d", "12s"];
 /// The server's processor time per period. It is short, so that the generator can offer ten times the peak rate.
 const QUOTA: Duration = Duration::from_micros(2500);
 /// The gates that may fail under overload, because some clients cannot connect or get no answer. All others must pass.
@@ -49,33 +58,26 @@ pub(super) fn tenfold(landau: &str, server: &Server) -> Result<bool> {
 
 fn offered(landau: &str, server: &Server) -> Result<bool> {
     let _busy = Busy::keep()?;
-    let (mut peaks, mut overloads, mut is_good) = (PEAK_CONNECTIONS.map(|_| Vec::new()), Vec::new(), true);
+    let (mut peaks, mut overloads, mut is_good) = (Vec::new(), Vec::new(), true);
     for _ in 0..ROUNDS {
-        let mut highest = 0.0_f64;
-        for (connections, found) in PEAK_CONNECTIONS.iter().zip(&mut peaks) {
-            let peak = load(landau, server, &[FRESH, &["-c", connections, "-d", "2s"]].concat())?;
-            ensure!(peak.failed.is_empty(), "these gates failed before the overload: {}", peak.failed.join(" "));
-            highest = highest.max(peak.goodput);
-            found.push(peak);
-        }
-        let rate = format!("{:.0}", highest * FACTOR);
-        let found = load(landau, server, &[FRESH, OVERLOAD, &["--rate", &rate, "-d", "4s"]].concat())?;
-        is_good &= found.is_overload(highest * FACTOR);
+        let peak = load(landau, server, &[FRESH, PEAK].concat())?;
+        ensure!(peak.failed.is_empty(), "these gates failed before the overload: {}", peak.failed.join(" "));
+        let rate = format!("{:.0}", peak.goodput * FACTOR);
+        let found = load(landau, server, &[FRESH, OVERLOAD, &["--rate", &rate]].concat())?;
+        is_good &= found.is_overload(peak.goodput * FACTOR);
+        peaks.push(peak);
         overloads.push(found);
+        std::thread::sleep(REST);
     }
     let of = |rounds: &[Found], figure: fn(&Found) -> f64| median(rounds.iter().map(figure).collect());
-    // That of the number of connections with the higher median rate. The higher of two windows of each round would be
-    // the luckier one, while the overload has a single window.
-    let peaks = peaks.iter().max_by(|a, b| of(a, |found| found.goodput).total_cmp(&of(b, |found| found.goodput)));
-    let peaks = peaks.context("no peak was measured")?;
-    let (peak, p99_ms) = (of(peaks, |found| found.goodput), of(&overloads, |found| found.p99_ms));
-    let share = median(overloads.iter().zip(peaks).map(|(found, peak)| found.goodput / peak.goodput).collect());
+    let (peak, p99_ms) = (of(&peaks, |found| found.goodput), of(&overloads, |found| found.p99_ms));
+    let share = median(overloads.iter().zip(&peaks).map(|(found, peak)| found.goodput / peak.goodput).collect());
     let words = format!(
         "goodput at about ten times the peak of {peak:.0}/s, one connection per request: ×{share:.2} (at least \
-         {GOODPUT})"
+         {FRESH_GOODPUT})"
     );
-    is_good &= said(&words, share >= GOODPUT);
-    let costs = [&peaks[..], &overloads].map(|rounds| of(rounds, |found| found.processor_us));
+    is_good &= said(&words, share >= FRESH_GOODPUT);
+    let costs = [&peaks, &overloads].map(|rounds| of(rounds, |found| found.processor_us));
     println!(
         "     processor time of the server per answer: {:.1} µs at the peak, {:.1} µs under overload",
         costs[0], costs[1]
