@@ -105,7 +105,7 @@ impl<'a> Window<'a> {
                 processes.contains(&task.process) && task.visits() == 0 && task.waits > 0 && task.accepts > 0
             });
         evidence.push(format!(
-            "{both} of the {} that served also waited for events, and so did {}",
+            "{} served, {both} of them also waited for events, and so did {}",
             counted(serving.len() as u64, "task", "tasks"),
             counted(others as u64, "other thread", "other threads")
         ));

@@ -32,8 +32,8 @@ const LACK_NONE: f64 = 0.005;
 const RISE_MIN: f64 = 0.02;
 /// Minimum number of points for a verdict.
 const POINTS_MIN: usize = 4;
-/// Growth of the canary up to this factor is caused by other work: either the canary takes another path, or it does
-/// not.
+/// A growth of the canary by up to this factor counts as none. Its call always executes the same instructions, and a
+/// larger growth is a sign of background work that had not ended when the run began.
 const CANARY_TOLERANCE: f64 = 1.005;
 
 impl Judge for Counted {
