@@ -39,9 +39,9 @@ const LEAST_NS: u64 = 200_000_000;
 /// some are always due, and responses and commands must not starve.
 const DUE_PER_TURN: u32 = 256;
 
-/// Maximum number of connections that are started before other events. Thousands of attempts time out together and are
-/// retried together; an established connection must not wait for all of them before its request is sent.
-const OPENED_PER_TURN: u32 = 64;
+/// Maximum number of connections that are started between two waits for events. Thousands of attempts time out together
+/// and are retried together; an established connection must not wait for all of them before its request is sent.
+const OPENED_PER_WAIT: u32 = 64;
 
 /// The stage of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Times {
 struct Openings {
     /// Connections to open as soon as the window and the connect rate permit.
     missing: u32,
-    /// How many of them may be started in this turn.
+    /// How many more may be started before the next wait for events.
     allowed: u32,
     /// The times at which failed connections are retried.
     retries: VecDeque<u64>,
@@ -145,7 +145,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             times: Times::NEVER,
             openings: Openings {
                 missing,
-                allowed: OPENED_PER_TURN,
+                allowed: OPENED_PER_WAIT,
                 retries: VecDeque::new(),
                 pace: Pace::new(plan.connect_gap_ns),
                 most_open: 0,
@@ -169,6 +169,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         while !self.turn()? {
             let until_ns = self.next_ns();
             self.connections.wait(until_ns, LONGEST_WAIT)?;
+            self.openings.allowed = OPENED_PER_WAIT;
             // Handling a batch of events takes time: a request that falls due in the meantime must not wait for the end
             // of the batch.
             self.connections.tick();
@@ -185,7 +186,6 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     /// Does the work that depends on the time, whether events occurred or not. Returns whether the loop is over.
     fn turn(&mut self) -> Result<bool> {
         let now_ns = self.connections.tick();
-        self.openings.allowed = OPENED_PER_TURN;
         self.open_connections(now_ns);
         for event in self.connections.expire(now_ns) {
             self.on_event(event)?;
@@ -283,12 +283,12 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     /// Returns when a missing connection may be started; `u64::MAX` if none is missing or the window is full.
     #[inline]
     fn next_connect_ns(&self) -> u64 {
-        if self.is_room_to_open() { self.openings.pace.next_ns() } else { u64::MAX }
+        if self.can_open() { self.openings.pace.next_ns() } else { u64::MAX }
     }
 
-    /// Returns whether a connection is missing and the window is not full.
+    /// Returns whether a connection is missing and fits into the window.
     #[inline]
-    fn is_room_to_open(&self) -> bool {
+    fn can_open(&self) -> bool {
         self.openings.missing > 0 && self.connections.opening_count() < self.plan.window
     }
 
@@ -298,14 +298,14 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         self.schedule.as_ref().map_or(u64::MAX, |schedule| self.times.start_ns.saturating_add(schedule.due_ns()))
     }
 
-    /// Starts missing connections, as the window and the connect rate permit, up to [`OPENED_PER_TURN`].
+    /// Starts missing connections, as the window and the connect rate permit, up to [`OPENED_PER_WAIT`].
     fn open_connections(&mut self, now_ns: u64) {
         let openings = &mut self.openings;
         while openings.retries.front().is_some_and(|&at_ns| at_ns <= now_ns) {
             openings.retries.pop_front();
             openings.missing += 1;
         }
-        while self.openings.allowed > 0 && self.is_room_to_open() && self.openings.pace.is_due(now_ns) {
+        while self.openings.allowed > 0 && self.can_open() && self.openings.pace.is_due(now_ns) {
             self.openings.allowed -= 1;
             self.openings.missing -= 1;
             self.openings.pace.advance(now_ns);
