@@ -24,6 +24,13 @@ const REPORTS_PER_FALSE: usize = 20;
 /// The standard deviations to which components of variance are rounded up.
 const GRID: [f64; 11] = [0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0];
 
+/// The smallest standard deviation of a growth in the list: with few records, a smaller one is chance.
+const GROWTH_MIN: f64 = 0.02;
+
+/// The half width of the 95% interval of a ratio of growths in standard errors, for five passes on either side
+/// (Student's t with 8 degrees of freedom).
+const HALF_WIDTH: f64 = 2.306;
+
 /// Arguments of `bench aa`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
@@ -40,6 +47,16 @@ pub(crate) struct Words {
 /// A benchmark and one of its phases.
 type Place = (String, String);
 
+/// What a comparison of two curves shows about the differences between runs.
+struct Squares {
+    place: Place,
+    case: String,
+    /// The square of the logarithm of the ratio of costs.
+    level: Option<f64>,
+    /// That of the ratio of growths, less the variance between passes, so it may be negative.
+    growth: Option<f64>,
+}
+
 /// The report on a pair of records.
 #[derive(Default)]
 struct Report {
@@ -49,8 +66,7 @@ struct Report {
     winners: usize,
     /// All reported changes: the place and the text.
     called: Vec<(String, String)>,
-    /// The logarithms of the ratio of costs and of the ratio of growths, by place.
-    logs: Vec<(Place, [Option<f64>; 2])>,
+    squares: Vec<Squares>,
     /// The shift of all curves as text, if there is one.
     shift: Option<String>,
 }
@@ -130,9 +146,15 @@ fn read(answer: &Value) -> Result<Report> {
         if one["changed"].as_bool().context("a comparison has no `changed`")? {
             report.called.push((format!("{case} {phase}"), text("text")?.to_owned()));
         }
-        let log = |ratio: &Value| ratio["value"].as_f64().map(f64::ln);
-        let place = (text("benchmark")?.to_owned(), phase.to_owned());
-        report.logs.push((place, [log(&one["ratio"]), log(&one["growth"]["ratio"])]));
+        let log = |ratio: &Value, name: &str| ratio[name].as_f64().map(f64::ln);
+        let growth = &one["growth"]["ratio"];
+        let error = || Some((log(growth, "high")? - log(growth, "low")?) / 2.0 / HALF_WIDTH);
+        report.squares.push(Squares {
+            place: (text("benchmark")?.to_owned(), phase.to_owned()),
+            case: case.to_owned(),
+            level: log(&one["ratio"], "value").map(|log| log.powi(2)),
+            growth: log(growth, "value").zip(error()).map(|(log, error)| log.powi(2) - error.powi(2)),
+        });
     }
     for one in limits {
         report.called.push((one["case"].to_string(), one["text"].to_string()));
@@ -148,24 +170,24 @@ fn shift(shift: &Value) -> Option<String> {
 }
 
 /// Returns the standard deviations between runs of the level and of the growth of each benchmark and phase, rounded up.
-/// The difference between two runs has √2 times that standard deviation.
+/// The difference between two runs has √2 times that standard deviation. The level contains the variation between the
+/// passes of a run, and is that of all cases. The growth does not contain it, and is that of the case that differs
+/// most: one of three cases of `mail` grows differently in some runs.
 fn components(reports: &[Report]) -> String {
-    let mut squares: BTreeMap<&Place, [Vec<f64>; 2]> = BTreeMap::new();
-    for (place, logs) in reports.iter().flat_map(|report| &report.logs) {
-        let of_place = squares.entry(place).or_default();
-        for (squares, log) in of_place.iter_mut().zip(logs) {
-            squares.extend(log.map(|log| log * log / 2.0));
-        }
+    let mut of_places: BTreeMap<&Place, (Vec<f64>, BTreeMap<&str, Vec<f64>>)> = BTreeMap::new();
+    for one in reports.iter().flat_map(|report| &report.squares) {
+        let (levels, growths) = of_places.entry(&one.place).or_default();
+        levels.extend(one.level);
+        growths.entry(&one.case).or_default().extend(one.growth);
     }
-    let rounded = |squares: &Vec<f64>| {
-        let deviation = (squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt();
-        GRID.iter().copied().find(|step| *step >= deviation).unwrap_or(1.0)
-    };
-    let row = |((benchmark, phase), squares): (&Place, [Vec<f64>; 2])| {
-        let [level, growth] = squares.each_ref().map(rounded);
+    let deviation = |squares: &[f64]| (squares.iter().sum::<f64>() / squares.len().max(1) as f64 / 2.0).max(0.0).sqrt();
+    let rounded = |deviation: f64| GRID.iter().copied().find(|step| *step >= deviation).unwrap_or(1.0);
+    let row = |((benchmark, phase), (levels, growths)): (&Place, (Vec<f64>, BTreeMap<&str, Vec<f64>>))| {
+        let level = rounded(deviation(&levels));
+        let growth = rounded(growths.values().map(|squares| deviation(squares)).fold(GROWTH_MIN, f64::max));
         format!("    (\"{benchmark}\", \"{phase}\", {level:.2}, {growth:.2}),\n")
     };
-    squares.into_iter().map(row).collect()
+    of_places.into_iter().map(row).collect()
 }
 
 /// Returns the outcome of each row of a record, by case and phase.
@@ -191,7 +213,8 @@ mod tests {
 
     fn curve(result: &str, is_changed: bool, ratio: f64, growth: f64) -> Value {
         json!({"benchmark": "bind", "case": "bind range=1", "phase": "close", "result": result, "changed": is_changed,
-            "text": "w", "ratio": {"value": ratio}, "growth": {"ratio": {"value": growth}}})
+            "text": "w", "ratio": {"value": ratio},
+            "growth": {"ratio": {"value": growth, "low": growth / 1.1, "high": growth * 1.1}}})
     }
 
     fn answer(curves: &[Value]) -> Value {
@@ -208,7 +231,11 @@ mod tests {
         let report = read(&answer(&curves)).unwrap();
         assert_eq!((report.count, report.winners, report.called.len()), (3, 1, 2));
         assert_eq!(report.called[0].0, "bind range=1 close");
-        assert_eq!(report.logs[1], (("bind".to_owned(), "close".to_owned()), [Some(0.0), Some(3_f64.ln())]));
+        let Squares { place, case, level, growth } = &report.squares[1];
+        assert_eq!((place.0.as_str(), place.1.as_str(), case.as_str()), ("bind", "close", "bind range=1"));
+        let error = 1.1_f64.ln() / HALF_WIDTH;
+        assert!((growth.unwrap() - (3_f64.ln().powi(2) - error * error)).abs() < 1e-12, "{growth:?}");
+        assert_eq!(*level, Some(0.0));
         let limit = json!({"curves": [], "limits": [{"case": "socket", "text": "came"}]});
         assert_eq!(read(&limit).unwrap().called.len(), 1);
         assert!(read(&answer(&[json!({"case": "x"})])).is_err() && read(&json!({"rows": []})).is_err());
@@ -218,7 +245,10 @@ mod tests {
     #[test]
     fn components_are_rounded_up() {
         let report = |ratio, growth| read(&answer(&[curve("faster", true, ratio, growth)])).unwrap();
-        assert_eq!(components(&[report(1.01, 1.02)]), "    (\"bind\", \"close\", 0.01, 0.02),\n");
-        assert_eq!(components(&[report(2.0, 1.0), report(0.5, 1.0)]), "    (\"bind\", \"close\", 0.50, 0.01),\n");
+        assert_eq!(components(&[report(1.01, 1.03)]), "    (\"bind\", \"close\", 0.01, 0.02),\n");
+        assert_eq!(components(&[report(2.0, 1.0), report(0.5, 1.0)]), "    (\"bind\", \"close\", 0.50, 0.02),\n");
+        // A standard error of 4.1% explains a ninth of the variance of a difference of 13%.
+        assert_eq!(components(&[report(1.0, 1.15)]), "    (\"bind\", \"close\", 0.01, 0.10),\n");
+        assert_eq!(components(&[report(1.0, 1.1)]), "    (\"bind\", \"close\", 0.01, 0.07),\n");
     }
 }
