@@ -166,7 +166,7 @@ pub(crate) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<S
 
 /// Starts a server on its processor.
 fn spawned(name: &'static str, port: u16, server: &Command) -> Result<Server> {
-    // It would answer in place of this server.
+    // A program that already listens on the port would answer in place of this server.
     ensure!(TcpStream::connect(("127.0.0.1", port)).is_err(), "another program listens on port {port}");
     let mut command = Command::new("taskset");
     command.args(["-c", SERVER_PROCESSOR]).arg(server.get_program()).args(server.get_args());

@@ -36,10 +36,10 @@ pub(super) const BACKLOG: &str = "256";
 /// One connection per request.
 const FRESH: &[&str] = &["--per-connection", "1"];
 /// A client gives up before TCP first repeats its SYN after one second (RFC 6298), so tens of thousands of clients can
-/// attempt to connect per second. With a timeout of one second the second SYN arrived at the moment at which its client
-/// gave up: a tenth of the answers went to clients that had just closed. The run is long, because what the server
-/// accepts at its end is no longer answered in time.
-const OVERLOAD: &[&str] = &["-c", "32000", "--workers", "2", "--timeout", "900ms", "-d", "12s"];
+/// attempt to connect per second; `landau load` looks for timeouts every 80 ms. With a timeout of one second the second
+/// SYN arrived at the moment at which its client gave up: a tenth of the answers went to clients that had just closed.
+/// The run is long, because what the server accepts at its end is no longer answered in time.
+const OVERLOAD: &[&str] = &["-c", "32000", "--workers", "2", "--timeout", "800ms", "-d", "12s"];
 /// The server's processor time per period. It is short, so that the generator can offer ten times the peak rate.
 const QUOTA: Duration = Duration::from_micros(2500);
 /// The gates that may fail under overload, because some clients cannot connect or get no answer. All others must pass.
@@ -82,8 +82,8 @@ fn offered(landau: &str, server: &Server) -> Result<bool> {
         "     processor time of the server per answer: {:.1} µs at the peak, {:.1} µs under overload",
         costs[0], costs[1]
     );
-    // A connection attempt that finds the accept queue full has not reached the server. TCP retries after 0.2, 0.6 and
-    // 1.4 s until the client's timeout, so the tail depends on that timeout and not on the server.
+    // A request on a connection that did not fit into the accept queue has not reached the server. TCP repeats it after
+    // 0.2 and 0.6 s until the client's timeout, so the tail depends on that timeout and not on the server.
     let queue_ms = BACKLOG.parse::<f64>()? / peak * 1e3;
     println!(
         "     p99 of the requests sent, timeouts included: {p99_ms:.0} ms; {queue_ms:.0} ms of it in a full accept \
