@@ -105,8 +105,8 @@ impl<'a> Window<'a> {
                 processes.contains(&task.process) && task.visits() == 0 && task.waits > 0 && task.accepts > 0
             });
         evidence.push(format!(
-            "{} served, {both} of them also waited for events, and so did {}",
-            counted(serving.len() as u64, "task", "tasks"),
+            "of the tasks that served ({}), {both} also waited for events, and so did {}",
+            serving.len(),
             counted(others as u64, "other thread", "other threads")
         ));
         if processes.len() > 1 {
