@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const FEATURES: [Features; 2] = [Features::All, Features::Basic];
 
@@ -49,9 +49,11 @@ fn completions(ring: &mut Ring, timeout: Duration) -> Vec<Completion> {
     std::iter::from_fn(|| ring.next_completion().unwrap()).collect()
 }
 
-/// Waits for the next completion.
+/// Waits for the next completion. A test that misses one ends instead of waiting for ever.
 fn next(ring: &mut Ring) -> Completion {
+    let start = Instant::now();
     loop {
+        assert!(start.elapsed() < 2 * LONG, "no completion");
         if let Some(completion) = ring.next_completion().unwrap() {
             return completion;
         }

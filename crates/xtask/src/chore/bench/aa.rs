@@ -174,20 +174,27 @@ fn shift(shift: &Value) -> Option<String> {
 /// passes of a run, and is that of all cases. The growth does not contain it, and is that of the case that differs
 /// most: one of three cases of `mail` grows differently in some runs.
 fn components(reports: &[Report]) -> String {
-    let mut of_places: BTreeMap<&Place, (Vec<f64>, BTreeMap<&str, Vec<f64>>)> = BTreeMap::new();
+    let mut of_places: BTreeMap<&Place, Differences> = BTreeMap::new();
     for one in reports.iter().flat_map(|report| &report.squares) {
-        let (levels, growths) = of_places.entry(&one.place).or_default();
-        levels.extend(one.level);
-        growths.entry(&one.case).or_default().extend(one.growth);
+        let of_place = of_places.entry(&one.place).or_default();
+        of_place.levels.extend(one.level);
+        of_place.growths.entry(&one.case).or_default().extend(one.growth);
     }
     let deviation = |squares: &[f64]| (squares.iter().sum::<f64>() / squares.len().max(1) as f64 / 2.0).max(0.0).sqrt();
     let rounded = |deviation: f64| GRID.iter().copied().find(|step| *step >= deviation).unwrap_or(1.0);
-    let row = |((benchmark, phase), (levels, growths)): (&Place, (Vec<f64>, BTreeMap<&str, Vec<f64>>))| {
+    let row = |((benchmark, phase), Differences { levels, growths }): (&Place, Differences<'_>)| {
         let level = rounded(deviation(&levels));
         let growth = rounded(growths.values().map(|squares| deviation(squares)).fold(GROWTH_MIN, f64::max));
         format!("    (\"{benchmark}\", \"{phase}\", {level:.2}, {growth:.2}),\n")
     };
     of_places.into_iter().map(row).collect()
+}
+
+/// The squares of all pairs of records for a place: those of the level, and those of the growth by case.
+#[derive(Default)]
+struct Differences<'a> {
+    levels: Vec<f64>,
+    growths: BTreeMap<&'a str, Vec<f64>>,
 }
 
 /// Returns the outcome of each row of a record, by case and phase.
