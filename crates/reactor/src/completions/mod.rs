@@ -156,6 +156,9 @@ pub enum Completion {
 }
 
 /// A ring of operations. It belongs to one thread; only its [`Waker`] may be used from another.
+///
+/// A descriptor that is registered must be closed by the ring ([`Self::close`] or [`Self::abort`]) or outlive it:
+/// operations that are queued contain its number, and dropping the ring submits them.
 #[derive(Debug)]
 pub struct Ring {
     operations: Operations,

@@ -774,6 +774,10 @@ fn a_full_completion_queue_loses_nothing() {
             }
             assert!(seen.iter().all(|count| *count == 1));
         }
+        for (here, _) in pairs {
+            ring.close(here.into()).unwrap();
+        }
+        completions(ring, Duration::ZERO);
     });
 }
 
@@ -916,6 +920,8 @@ fn misuse_is_an_error() {
         assert!(matches!(ring.send(&two, Buffer::Borrowed(b"x")), Err(Error::Unregistered(_))));
         assert!(matches!(ring.close(two.into()), Err(Error::Unregistered(_))));
         assert_eq!(ring.len(), 1);
+        ring.close(one.into()).unwrap();
+        completions(ring, Duration::ZERO);
     });
     let not_a_power_of_two = Options { buffer_count: 3, ..Options::default() };
     assert!(Ring::with_options(not_a_power_of_two).is_err());
@@ -935,6 +941,8 @@ fn buffers_belong_to_their_ring() {
             assert_eq!(other.bytes(&buffer), b"");
         }
         other.recycle(buffer);
+        ring.close(here.into()).unwrap();
+        completions(ring, Duration::ZERO);
     });
 }
 
