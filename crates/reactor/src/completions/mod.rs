@@ -157,8 +157,8 @@ pub enum Completion {
 
 /// A ring of operations. It belongs to one thread; only its [`Waker`] may be used from another.
 ///
-/// A descriptor that is registered must be closed by the ring ([`Self::close`] or [`Self::abort`]) or outlive it:
-/// operations that are queued contain its number, and dropping the ring submits them.
+/// While the ring is in use, a descriptor that is registered must be closed by it ([`Self::close`] or [`Self::abort`]),
+/// because operations that are queued contain its number. A ring that is dropped submits only what closes descriptors.
 #[derive(Debug)]
 pub struct Ring {
     operations: Operations,

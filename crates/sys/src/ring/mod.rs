@@ -49,6 +49,8 @@ impl Entry {
 /// A submission queue and a completion queue.
 pub struct Ring {
     inner: IoUring,
+    /// Requests for the next submission. The submission queue itself cannot take a request back.
+    queued: Vec<squeue::Entry>,
     /// Completions that had to be taken out of the queue to make room.
     overflow: VecDeque<Entry>,
     setup: &'static str,
@@ -80,7 +82,10 @@ impl Ring {
                 Ok(ring) if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() => {
                     return Err(Error::unsupported("io_uring_setup"));
                 }
-                Ok(ring) => return Ok(Self { inner: ring, overflow: VecDeque::new(), setup }),
+                Ok(ring) => {
+                    let queued = Vec::with_capacity(ring.params().sq_entries() as usize);
+                    return Ok(Self { inner: ring, queued, overflow: VecDeque::new(), setup });
+                }
                 Err(error) => failed = Error::from_io("io_uring_setup", &error),
             }
             // Only an unknown flag is a reason to try fewer.
@@ -105,13 +110,13 @@ impl Ring {
     /// holds the open file until the request has completed or is removed.
     pub fn poll_add(&mut self, fd: RawFd, events: u32, user_data: u64, is_multishot: bool) -> Result<()> {
         let entry = opcode::PollAdd::new(Fd(fd), events).multi(is_multishot).build().user_data(user_data);
-        self.push(&entry)
+        self.push(entry)
     }
 
     /// Removes a poll request, which completes with ECANCELED.
     pub fn poll_remove(&mut self, user_data: u64) -> Result<()> {
         let entry = opcode::PollRemove::new(user_data).build().user_data(IGNORED);
-        self.push(&entry)
+        self.push(entry)
     }
 
     /// Returns the size of the submission queue.
@@ -121,24 +126,26 @@ impl Ring {
 
     /// Makes room for `count` requests, up to the size of the queue, so that they can be submitted together.
     fn reserve(&mut self, count: usize) -> Result<()> {
-        let count = count.min(self.capacity());
-        // The kernel may submit only a part of the queue.
-        while self.capacity() - self.inner.submission().len() < count {
-            self.submit()?;
-        }
-        Ok(())
+        if self.capacity() - self.queued.len() < count.min(self.capacity()) { self.submit() } else { Ok(()) }
     }
 
     /// Queues a request. Memory that it refers to must stay valid and in place until the request has completed.
-    fn push(&mut self, entry: &squeue::Entry) -> Result<()> {
-        loop {
-            // SAFETY: the entry refers to no memory (polls, cancellations, closing), or to memory that `Operations`
-            // keeps until the request has completed.
-            if unsafe { self.inner.submission().push(entry) }.is_ok() {
-                return Ok(());
-            }
-            self.submit()?;
+    fn push(&mut self, entry: squeue::Entry) -> Result<()> {
+        self.reserve(1)?;
+        self.queued.push(entry);
+        Ok(())
+    }
+
+    /// Moves the queued requests to the submission queue, and returns how many there are in it.
+    fn load(&mut self) -> u32 {
+        let mut queue = self.inner.submission();
+        // If the kernel has left a part of the queue, there may be no room. A chain must not be split: then all stay.
+        // SAFETY: the entries refer to no memory (polls, cancellations, closing), or to memory that `Operations` keeps
+        // until the request has completed.
+        if unsafe { queue.push_multiple(&self.queued) }.is_ok() {
+            self.queued.clear();
         }
+        queue.len() as u32
     }
 
     /// Submits the queued requests and lets the kernel process completions, without waiting.
@@ -160,13 +167,16 @@ impl Ring {
             .nsec(timeout_ms.unsigned_abs() % 1000 * 1_000_000);
         let args = if timeout_ms < 0 { SubmitArgs::new() } else { SubmitArgs::new().timespec(&time) };
         loop {
-            let submitted = self.inner.submission().len() as u32;
+            let submitted = self.load();
+            // Requests that are still queued follow at once.
+            let wanted = if self.queued.is_empty() { wanted } else { 0 };
             let flags = GET_EVENTS | EXTENDED;
-            // SAFETY: every entry in the queue was put there by `push`; the argument is of the type that `EXTENDED`
+            // SAFETY: every entry in the queue was put there by `load`; the argument is of the type that `EXTENDED`
             // announces and points to `time`, which lives as long as the call.
             let result = unsafe { self.inner.submitter().enter(submitted, wanted, flags, Some(&args)) };
             match result.map_err(|error| Error::from_io("io_uring_enter", &error)) {
-                Ok(_) => return Ok(()),
+                Ok(_) if self.queued.is_empty() => return Ok(()),
+                Ok(_) => {}
                 Err(error) if error.errno == libc::ETIME => return Ok(()),
                 // The completion queue is full: the kernel continues after its entries are taken out.
                 Err(error) if error.errno == libc::EBUSY && self.make_room() => {}

@@ -211,16 +211,34 @@ impl Operations {
 
     /// Queues a tracked operation, whose memory is kept until it has completed.
     fn push(&mut self, id: OperationId, entry: squeue::Entry) -> Result<OperationId> {
-        match self.ring.push(&entry.user_data(id.0)) {
+        match self.ring.push(entry.user_data(id.0)) {
             Ok(()) => Ok(id),
             Err(error) => {
-                // It was never submitted, so the kernel does not know its memory.
-                if let Some(Operation::ReceiveInto(buffer)) = self.untrack(id.0) {
-                    drop(buffer.reclaim());
-                }
+                self.forget(id.0);
                 Err(error)
             }
         }
+    }
+
+    /// Forgets an operation that was never submitted, so the kernel does not know its memory.
+    fn forget(&mut self, id: u64) {
+        if let Some(Operation::ReceiveInto(buffer)) = self.untrack(id) {
+            drop(buffer.reclaim());
+        }
+    }
+
+    /// Forgets all operations that were never submitted, except closing. Their descriptors may be closed by now, and
+    /// the numbers may belong to other files; a descriptor that is to be closed belongs to its operation.
+    fn forget_queued(&mut self) {
+        let mut queued = std::mem::take(&mut self.ring.queued);
+        queued.retain(|entry| {
+            let closes = entry.get_opcode() == u32::from(opcode::Close::CODE);
+            if !closes && entry.get_user_data() & TRACKED != 0 {
+                self.forget(entry.get_user_data());
+            }
+            closes
+        });
+        self.ring.queued = queued;
     }
 
     fn untrack(&mut self, id: u64) -> Option<Operation> {
@@ -338,7 +356,7 @@ impl Operations {
 
     /// Cancels an operation, which completes with ECANCELED unless it has completed already.
     pub fn cancel(&mut self, id: OperationId) -> Result<()> {
-        self.ring.push(&opcode::AsyncCancel::new(id.0).build().user_data(IGNORED))
+        self.ring.push(opcode::AsyncCancel::new(id.0).build().user_data(IGNORED))
     }
 
     /// Returns whether an operation has a completion that [`Operations::next_completion`] has not returned yet.
@@ -433,6 +451,7 @@ impl Operations {
 
     /// Cancels all operations and waits until none is in flight. Returns whether that succeeded.
     fn cancel_all(&mut self) -> bool {
+        self.forget_queued();
         let all = self.in_flight.iter().enumerate().filter(|(_, place)| place.operation.is_some());
         let ids: Vec<_> = all
             // A descriptor that is being closed must be closed.
@@ -460,8 +479,6 @@ impl Operations {
 
 impl Drop for Operations {
     fn drop(&mut self) {
-        // Requests that are queued but not submitted count as well: a descriptor that is to be closed must not stay
-        // open.
         if self.cancel_all() {
             if self.buffers.is_some() {
                 BufferRing::unregister(&self.ring.inner.submitter());
