@@ -125,7 +125,8 @@ impl Benchmark for Fork {
             memory_bytes_each: (200 << 10)
                 + (settings.bytes("resident") >> 20) * 2_200
                 + settings.count("mappings") * MAPPING_BYTES,
-            page_bytes_each: 100 << 10,
+            // 45 KiB (`AnonPages` in /proc/meminfo, at n = 3,000).
+            page_bytes_each: 46 << 10,
             memory_bytes: settings.bytes("resident"),
             processes_each: 1,
             ..Cost::default()

@@ -61,9 +61,10 @@ impl Benchmark for Thread {
 
     fn cost(_: &Settings) -> Cost {
         let worker_bytes_each = size_of::<Sleeper>() as u64;
+        // 20 KiB of pages (`AnonPages` in /proc/meminfo, at n = 3,000).
         Cost {
             memory_bytes_each: 40 << 10,
-            page_bytes_each: 10 << 10,
+            page_bytes_each: 20 << 10,
             processes_each: 1,
             worker_bytes_each,
             ..Cost::default()
