@@ -27,7 +27,7 @@ fn faults() -> usize {
     fields.split_whitespace().nth(7).and_then(|word| word.parse().ok()).expect("a number")
 }
 
-/// Each page table is allocated by a fault, and no memory but the tables is taken.
+/// Each page table is allocated by a fault.
 #[test]
 fn memory_of_the_kernel_is_taken_as_page_tables() {
     let page = landau_sys::memory::page_bytes();
