@@ -189,6 +189,8 @@ impl Collector {
                 functions.pop();
                 place = functions.last().and_then(|last| last.1);
             }
+            // A call that names the function that enables interrupts hides no other one.
+            place = place.filter(|&place| !self.named(place).is_some_and(|named| self.enables_interrupts(named)));
         }
         if functions.is_empty() {
             functions.push((USER, None));
@@ -196,13 +198,18 @@ impl Collector {
         Chain { functions: functions.into_iter().map(|function| function.0).collect(), place }
     }
 
+    /// Returns the function that the call at a place names.
+    fn named(&self, place: u64) -> Option<u32> {
+        self.symbols.starting_at(self.calls.target(place)?)
+    }
+
     /// Returns the function that was called at a place and ended in a jump, if the function that the stack shows there
     /// is another one.
     fn jumped(&self, place: u64, shown: u32) -> Option<u32> {
-        let named = self.symbols.starting_at(self.calls.target(place)?)?;
+        let named = self.named(place).filter(|&named| named != shown)?;
         // An interrupt is called nowhere: the address that it interrupted may follow a call that has returned.
         let is_called = !self.symbols.is_entry_or_exit(shown) && !self.symbols.is_thunk(named);
-        (is_called && named != shown).then_some(named)
+        is_called.then_some(named)
     }
 
     /// Returns the functions of a chain, outermost first.
@@ -237,12 +244,7 @@ impl Collector {
         for place in self.samples.iter().flat_map(|sample| sample.chain.iter().skip(1)) {
             self.calls.read(*place);
         }
-        // Only this event delays samples until interrupts are enabled.
-        if self.sampler.event == Event::CpuClock && !counts_instructions {
-            for pair in self.samples.iter().flat_map(|sample| sample.chain.windows(2)) {
-                self.callees.entry(pair[1]).or_default().insert(self.symbols.lookup(pair[0]));
-            }
-        }
+        self.learn_callees();
         for (phase, timed) in calls.phases.iter().enumerate() {
             let key = (calls.case.case, phase);
             let mut collected = self.phases.remove(&key).unwrap_or_default();
@@ -266,6 +268,20 @@ impl Collector {
                 }
             }
             self.phases.insert(key, collected);
+        }
+    }
+
+    /// Remembers which functions were called from each place, if samples wait until interrupts are enabled.
+    fn learn_callees(&mut self) {
+        if self.sampler.event != Event::CpuClock || self.counts_instructions() {
+            return;
+        }
+        for pair in self.samples.iter().flat_map(|sample| sample.chain.windows(2)) {
+            let callee = self.symbols.lookup(pair[0]);
+            // An interrupt is called nowhere.
+            if !self.symbols.is_entry_or_exit(callee) {
+                self.callees.entry(pair[1]).or_default().insert(callee);
+            }
         }
     }
 

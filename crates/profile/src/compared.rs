@@ -578,6 +578,18 @@ ffffffff81000400 t ends_in_a_jump
         assert!(found.functions.iter().all(|one| one.name != "ends_in_a_jump"), "{found:?}");
     }
 
+    /// The call in `scan` names the function that enables interrupts. Another function that samples show at the same
+    /// place comes from a stack that was read wrongly.
+    #[test]
+    fn a_call_that_enables_interrupts_hides_no_function() {
+        let first = |calls: &[(u64, u64)]| {
+            let found = compared_with(Event::CpuClock, &[UNLOCK, UNLOCK, JUMPING], 0, calls);
+            found.functions[0].name.clone()
+        };
+        assert_eq!(first(&[(IN_SCAN, UNLOCK - 0x10)]), "scan");
+        assert_eq!(first(&[]), "ends_in_a_jump");
+    }
+
     /// The mean time of a call is 5.55 µs for 11 to 80 objects, and 29 µs for 240 to 320: 5.23 times as much.
     #[test]
     fn instructions_are_counted_beside_the_time() {

@@ -191,7 +191,7 @@ pub fn sum(profile: &Profile) -> String {
         profile.event,
         duration(profile.sample_ns),
         profile.round_count,
-        preempted(profile) + &counted(profile)
+        preempted(profile) + &counted(profile) + tail_calls(profile)
     )
 }
 
@@ -203,6 +203,15 @@ fn counted(profile: &Profile) -> String {
     format!(
         ". A call executes {low} instructions at small n and {high} at large n, by {samples} samples of their counter"
     )
+}
+
+/// Returns a sentence on functions that are missing from the chains; empty if the kernel's code was read.
+fn tail_calls(profile: &Profile) -> &'static str {
+    if profile.shows_tail_calls {
+        return "";
+    }
+    ". Functions that ended in a jump to another one (tail calls) are missing from the call chains, because the \
+     kernel's code was not read (this needs root, Linux 5.10 on x86-64 or 64-bit Arm, and no lockdown)"
 }
 
 /// Returns in how many calls another task used the processor; empty if in none.
@@ -298,6 +307,7 @@ mod tests {
             ],
             sample_ns: 1_000.0,
             call_counts: [1_000, 1_000],
+            shows_tail_calls: true,
             ..Profile::default()
         }
     }
@@ -340,6 +350,8 @@ mod tests {
         assert!(
             sum(&grown).ends_with("interrupted 3 calls without samples and 1,000 with samples; their time is left out")
         );
+        let unread = Profile { shows_tail_calls: false, ..grown.clone() };
+        assert!(sum(&unread).contains("time is left out. Functions that ended in a jump"), "{}", sum(&unread));
         let constant = Profile { measured_growth_ns: interval(50.0, -40.0, 140.0), ..grown };
         assert!(lead(&constant).is_empty());
     }
