@@ -44,10 +44,13 @@ fn supply_memory(cost: &Cost, context: &Context, report: &mut Report) {
     let needed = |each: u64, most: u64| each.saturating_mul(context.n).saturating_mul(5).div_ceil(4).min(most);
     let kernel = needed(cost.memory_bytes_each.saturating_sub(cost.page_bytes_each), free / 2);
     let pages = needed(cost.page_bytes_each, free / 2 - kernel);
-    if kernel + pages > 0
-        && let Err(error) = memory::supply(kernel as usize, pages as usize)
-    {
-        report.facts.text("memory", format!("not supplied before the pass: {error}"));
+    if kernel + pages == 0 {
+        return;
+    }
+    match memory::supply(kernel as usize, pages as usize) {
+        Ok(None) => {}
+        Ok(Some(error)) => report.facts.text("memory", format!("the kernel's own was supplied as pages: {error}")),
+        Err(error) => report.facts.text("memory", format!("not supplied before the pass: {error}")),
     }
 }
 

@@ -85,20 +85,21 @@ pub const CAN_POPULATE: bool = POPULATE != 0;
 /// supply a page when the guest first writes to it, and the guest cannot see which pages those are.
 ///
 /// Linux takes the memory of its own objects and that of programs from different blocks. Elsewhere, and if the kernel
-/// refuses the addresses of its page tables, the whole is allocated for pages.
+/// refuses the addresses of its page tables, the whole is allocated for pages. Returns the error of the latter case.
 ///
 /// # Errors
 ///
 /// `ENOMEM` if the kernel refuses the memory.
-pub fn supply(kernel_bytes: usize, page_bytes: usize) -> Result<()> {
+pub fn supply(kernel_bytes: usize, page_bytes: usize) -> Result<Option<Error>> {
     #[cfg(target_os = "linux")]
-    {
-        if supply_tables(kernel_bytes).is_ok() {
-            return supply_pages(page_bytes);
-        }
+    let refused = match supply_tables(kernel_bytes) {
+        Ok(()) => return supply_pages(page_bytes).map(|()| None),
         // The tables need many times as many addresses, which a limit (`RLIMIT_AS`) may refuse.
-    }
-    supply_pages(kernel_bytes.saturating_add(page_bytes))
+        Err(error) => Some(error),
+    };
+    #[cfg(not(target_os = "linux"))]
+    let refused = None;
+    supply_pages(kernel_bytes.saturating_add(page_bytes)).map(|()| refused)
 }
 
 fn supply_pages(bytes: usize) -> Result<()> {

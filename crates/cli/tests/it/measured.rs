@@ -205,6 +205,21 @@ fn children_are_waited_for_whoever_starts_the_program() {
     assert!(usual > 0.0 && ignored > usual / 4.0, "{usual} and {ignored} ns");
 }
 
+/// The page tables that supply the kernel's memory need more addresses than this limit allows.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_limit_of_addresses_leaves_the_kernels_memory_to_pages() {
+    let room = Room::new();
+    let script = "ulimit -v 4194304; exec \"$@\"";
+    let run = ["run", "fork", "--set", "fork.n=300", "--study", "smoke", "--output", "r", "--no-report"];
+    let ran = Ran::of(room.other("sh", &[&["-c", script, "sh", LANDAU][..], &run].concat()).output().unwrap());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let record = room.record("r");
+    let facts = &record.passes[0].end.as_ref().unwrap().facts;
+    let Some(Fact::Text(told)) = facts.get("memory") else { panic!("{facts:?}") };
+    assert!(told.starts_with("the kernel's own was supplied as pages: mmap"), "{told}");
+}
+
 /// `vm.memfd_noexec` = 1 forbids the execution of a memfd that was not created for that. Each pid namespace has a
 /// separate setting.
 #[test]
