@@ -3,7 +3,7 @@
 use crate::clock::monotonic_ns;
 use crate::error::{Error, Result, check};
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// Takes ownership of a descriptor that a call just returned.
 #[inline(always)]
@@ -145,6 +145,14 @@ pub fn wait_any_readable<const COUNT: usize>(
         Err(error) if error.is_interrupted() => Ok([false; COUNT]),
         Err(error) => Err(error),
     }
+}
+
+/// Returns whether a write would not block now, or would fail. If a socket is full, the kernel notes that it is
+/// awaited, so that even an edge-triggered wait that began before reports when it has room.
+pub fn is_writable(fd: &impl AsFd) -> Result<bool> {
+    let mut poll = libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: `poll` is one entry, and writable.
+    check("poll", unsafe { libc::poll(&raw mut poll, 1, 0) }).map(|count| count > 0)
 }
 
 /// Waits until everything that was written to a terminal or serial line was transmitted (`tcdrain`).

@@ -16,7 +16,8 @@
 //! ([`Queue::next_file`]).
 //!
 //! On systems without Linux's `sendfile`, files are read and sent instead. After a short write to a socket, the call is
-//! not repeated: the send buffer is full, and the next call would only report that.
+//! not repeated: the send buffer is full, and the next call would only report that. A `sendfile` may be short for other
+//! reasons, so it is repeated if `poll` finds the socket writable.
 
 mod read;
 mod segment;

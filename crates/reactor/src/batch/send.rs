@@ -2,6 +2,7 @@
 
 use super::segment::{File, Segment};
 use super::{Error, Progress, Queue};
+use landau_sys::descriptor::is_writable;
 use landau_sys::{Error as SystemError, stream};
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -101,7 +102,8 @@ impl Queue<'_> {
         Ok((sent, sent < given && target != Target::Other))
     }
 
-    /// Sends at most `most` bytes of the file at the front.
+    /// Sends at most `most` bytes of the file at the front. Returns the number of bytes, and whether the socket is
+    /// full.
     fn send_file(&mut self, to: &impl AsFd, target: Target, most: usize) -> Result<(usize, bool), Error> {
         let Some(Segment::File { file, offset, left, is_corked }) = self.segments.front_mut() else {
             return Ok((0, false));
@@ -122,13 +124,16 @@ impl Queue<'_> {
         }
         *offset += sent as u64;
         *left -= sent as u64;
+        // Other reasons for a short send are the end of the file, an error of reading, and a signal. The question is
+        // much cheaper than another `sendfile`, which takes references to pages before it finds the socket full.
+        let is_full = target != Target::Other && sent < turn && !is_writable(to)?;
         if *left == 0 {
             if *is_corked {
                 set_cork(to, false)?;
             }
             self.segments.pop_front();
         }
-        Ok((sent, false))
+        Ok((sent, is_full))
     }
 }
 

@@ -232,6 +232,26 @@ fn a_truncated_file_is_an_error() {
     assert!(batch.is_empty());
 }
 
+/// Guards against a call that moves nothing, and only reports that the socket is full.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_short_send_of_a_file_is_not_repeated() {
+    const LEN: usize = 32 << 20;
+    let (mut client, server) = tcp_pair();
+    let mut batch = Batch::new();
+    batch.push_file(file_of(&pattern(0, LEN)), 0, LEN as u64);
+    let (mut got, mut full_count) = (Vec::new(), 0);
+    while got.len() < LEN {
+        let (progress, count) = calls(|| batch.send(&server).unwrap());
+        if let Progress::Blocked(sent) = progress {
+            // The socket may have got room before it was asked.
+            full_count += u32::from(count == 1 && sent > 0);
+        }
+        read_some(&mut client, &mut got, 64 << 10);
+    }
+    assert!(full_count > 0 && got == pattern(0, LEN));
+}
+
 /// The lock of the file shows this: the kernel releases it when the last descriptor is closed.
 #[test]
 fn an_owned_file_is_closed_after_it_was_sent() {
