@@ -402,13 +402,19 @@ impl<'a> Answer<'a> {
         for &part in multipart.ranges() {
             let mut head = Vec::new();
             multipart.write_part_head(part, &mut head);
-            self.send_buffers.batch.push(Buffer::Owned(head.into()));
+            self.framing(head);
             self.content(form, part);
         }
         let mut end = Vec::new();
         multipart.write_end(&mut end);
-        self.send_buffers.batch.push(Buffer::Owned(end.into()));
+        self.framing(end);
         Status::PARTIAL_CONTENT
+    }
+
+    /// Appends bytes between parts, which belong to the content.
+    fn framing(&mut self, bytes: Vec<u8>) {
+        self.send_buffers.content += bytes.len() as u64;
+        self.send_buffers.batch.push(Buffer::Owned(bytes.into()));
     }
 
     /// Redirects to a path or URL, and appends the query of the request if the location has none.

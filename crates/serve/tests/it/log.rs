@@ -24,6 +24,21 @@ fn each_response_has_a_line_by_the_end() {
     assert_eq!((totals.requests, totals.log_lost), (3, 0));
 }
 
+/// Of several parts, the log once had only the bytes of the file.
+#[test]
+fn the_size_of_several_parts_has_their_heads() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("log");
+    let site = Site::new(&[("a", &[b'x'; 9000])], |config| {
+        config.log = Some(AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Common });
+    });
+    let got = site.get("/a", "Range: bytes=0-9,5000-5009\r\n");
+    assert_eq!((got.status, got.field("Content-Length")), (206, Some(&*got.body.len().to_string())));
+    site.end();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.ends_with(&format!(" 206 {}\n", got.body.len())), "{text}");
+}
+
 /// The client of a refused request is unknown. The log once named the previous client.
 #[test]
 fn a_refused_request_is_not_the_client_before() {
