@@ -690,6 +690,59 @@ fn most_of_few_descriptors_are_for_connections() {
     assert!(ran.err.contains("RLIMIT_NOFILE is 256"), "{ran:?}");
 }
 
+/// Connections to an upstream server that were kept for the next request once took the room of clients.
+#[test]
+fn kept_upstream_connections_give_way_to_clients() {
+    const KEPT: usize = 30;
+    let room = room();
+    let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+    let rule = format!("[[rule]]\npath = '/api/'\nproxy = 'http://{}'\n", upstream.local_addr().unwrap());
+    std::fs::write(room.file("serve.toml"), rule).unwrap();
+    // No response is sent before the last request has arrived, so each needs a separate connection.
+    let all = std::sync::Arc::new(std::sync::Barrier::new(KEPT));
+    std::thread::spawn(move || {
+        for mut stream in upstream.incoming().take(KEPT).map_while(Result::ok) {
+            let all = all.clone();
+            std::thread::spawn(move || {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    if !matches!(stream.read(&mut byte), Ok(1)) {
+                        return;
+                    }
+                    head.push(byte[0]);
+                }
+                all.wait();
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+                let _ = stream.read(&mut [0]);
+            });
+        }
+    });
+    let script = format!("ulimit -n 128; exec {LANDAU} serve www --config serve.toml --listen 127.0.0.1:0 \"$@\"");
+    let serving = Serving::new(Command::new("sh").args(["-c", &script, "sh"]).current_dir(room.path()));
+    let ask = |target: &str| {
+        let mut client = TcpStream::connect(serving.address).unwrap();
+        client.set_read_timeout(Some(LONG)).unwrap();
+        write!(client, "GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        client
+    };
+    let is_ok = |mut client: &TcpStream| {
+        let mut head = [0; 15];
+        client.read_exact(&mut head).unwrap();
+        &head == b"HTTP/1.1 200 OK"
+    };
+    let relayed: Vec<TcpStream> = (0..KEPT).map(|_| ask("/api/")).collect();
+    assert!(relayed.iter().all(is_ok));
+    drop(relayed);
+    let mut clients = Vec::new();
+    // More than there is room for, beside those that were kept.
+    for count in 0..2 * KEPT + 15 {
+        clients.push(ask("/a"));
+        assert!(clients.last().is_some_and(is_ok), "client {count} is refused");
+    }
+    assert_eq!(serving.end().status, Some(0));
+}
+
 /// A line may be as long as `--max-line` allows, or as the head limit if that is lower.
 #[test]
 fn the_request_line_is_limited() {

@@ -92,6 +92,11 @@ impl Upstreams {
         true
     }
 
+    /// Returns the connection that has been kept the longest.
+    pub(crate) fn longest_idle(&self) -> Option<u32> {
+        self.idle.first().copied()
+    }
+
     /// Returns the kept connections.
     pub(crate) fn idle(&self) -> Vec<u32> {
         self.idle.clone()
