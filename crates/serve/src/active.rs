@@ -7,7 +7,7 @@ use crate::http2;
 use crate::memory::{Memory, Share};
 use crate::proxy::Exchange;
 use crate::send_buffers::SendBuffers;
-use crate::site::Site;
+use crate::site::{Site, Steps};
 use landau_reactor::Batch;
 use landau_wire::http::{Reject, Scan, Status};
 
@@ -24,8 +24,8 @@ pub(crate) struct Active {
     pub(crate) close: bool,
     /// A request body that has not ended; `input` then holds the head of that request.
     body: Option<Unwanted>,
-    /// Whether the request at the start of `input` has already been counted against `rate`.
-    is_counted: bool,
+    /// What has been done for the request at the start of `input`.
+    steps: Steps,
     /// A request that was forwarded to an upstream server; `input` holds what follows that request.
     exchange: Option<Box<Exchange>>,
     /// The ticket of the fetch or lookup that the connection waits for. For a lingering connection, the time at which
@@ -67,7 +67,7 @@ impl Active {
             }
             let unwanted = *unwanted;
             self.body = None;
-            site.is_counted = std::mem::take(&mut self.is_counted);
+            site.steps = std::mem::take(&mut self.steps);
             let mut head = std::mem::take(&mut self.input);
             let behind = unwanted.split(&mut head);
             if !answer_head(site, &config.limits, &head, send_buffers) {
@@ -84,9 +84,7 @@ impl Active {
             self.input = behind;
         }
         self.input.extend_from_slice(new);
-        if std::mem::take(&mut self.is_counted) {
-            site.is_counted = true;
-        }
+        site.steps = std::mem::take(&mut self.steps);
         let mut scan = self.scan;
         let mut input = std::mem::take(&mut self.input);
         let (used, after) = answer(site, config, &input, &mut scan, send_buffers);
@@ -100,8 +98,10 @@ impl Active {
             After::Body(unwanted) | After::LookUp { body: Some(unwanted), .. } => Some(unwanted),
             _ => None,
         };
-        self.is_counted =
-            matches!(rest.after, After::LookUp { is_counted: true, .. } | After::Forward { is_counted: true });
+        self.steps = match rest.after {
+            After::LookUp { steps, .. } | After::Forward { steps } => steps,
+            _ => Steps::default(),
+        };
         (self.input, self.scan) = (rest.input, rest.scan);
         self.share = Share::new(memory, self.bytes());
     }

@@ -4,7 +4,7 @@
 
 use crate::config::Config;
 use crate::send_buffers::SendBuffers;
-use crate::site::Site;
+use crate::site::{Site, Steps};
 use landau_wire::http::body::{Body, Malformed};
 use landau_wire::http::{BodyLength, Expectation, Limits, Parsed, Reject, Request, Scan, Status, request};
 use landau_wire::http2::PREFACE_LINE;
@@ -25,11 +25,10 @@ pub(crate) enum After {
     /// Answer the remaining requests.
     More,
     /// Wait until another thread has looked up what the next request asks for. If its body arrived in parts, the body
-    /// has ended, and the input is the request's head, then what follows the body. `is_counted` states whether `rate`
-    /// has counted the request.
-    LookUp { body: Option<Unwanted>, is_counted: bool },
-    /// Forward the next request to an upstream server. `is_counted` states whether `rate` has counted it.
-    Forward { is_counted: bool },
+    /// has ended, and the input is the request's head, then what follows the body.
+    LookUp { body: Option<Unwanted>, steps: Steps },
+    /// Forward the next request to an upstream server.
+    Forward { steps: Steps },
     /// Continue a forwarded request.
     Relay,
     /// Switch to HTTP/2, whose preface has begun.
@@ -41,8 +40,8 @@ pub(crate) enum After {
 impl After {
     /// Returns the step for a request that `site` did not answer: it waits for another thread, or is forwarded.
     pub(crate) fn look_up(site: &mut Site, body: Option<Unwanted>) -> Self {
-        let is_counted = std::mem::take(&mut site.is_counted);
-        if site.forward.is_some() { Self::Forward { is_counted } } else { Self::LookUp { body, is_counted } }
+        let steps = std::mem::take(&mut site.steps);
+        if site.forward.is_some() { Self::Forward { steps } } else { Self::LookUp { body, steps } }
     }
 }
 
@@ -290,6 +289,44 @@ mod tests {
             // The forwarded request is not taken. Another thread makes the listing for this one.
             assert_eq!(ask(b"GET /a/ HTTP/1.1\r\nHost: x\r\n\r\n"), (false, true));
         }
+    }
+
+    /// A file that changes during each compression. A request for it once waited for the next compression, and so on.
+    #[test]
+    fn a_request_awaits_one_compression() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, path) = (folder.path().join("a.log"), folder.path().join("serve.toml"));
+        std::fs::write(&path, "[[rule]]\npath = '/'\ncompress = true\n").unwrap();
+        let rules = crate::rules::LiveRules::read(&path, &[], |_| Vec::new()).unwrap();
+        let cache_for = std::time::Duration::ZERO;
+        let config = Config { rules: Some(Arc::new(rules)), cache_for, ..Config::new(folder.path()) };
+        let waker = landau_reactor::Waker::new().unwrap();
+        let folder = Folder::new(&config, Arc::default(), false).unwrap();
+        let mut site = Site::new(&config, folder, Counters::default(), None, waker);
+        let mut ask = |steps: Steps| {
+            site.steps = steps;
+            let request = b"GET /a.log HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n";
+            let mut send_buffers = SendBuffers::default();
+            let (_, after) = answer(&mut site, &config, request, &mut Scan::default(), &mut send_buffers);
+            let is_plain = !String::from_utf8_lossy(&send_buffers.bytes).contains("gzip");
+            match after {
+                After::LookUp { steps, .. } => Err(steps),
+                _ => Ok(is_plain),
+            }
+        };
+        let write = |text: &str| {
+            std::fs::write(&file, text.repeat(100_000)).unwrap();
+            // What has just changed is sent uncompressed in any case.
+            let changed = std::time::Instant::now();
+            while changed.elapsed() < std::time::Duration::from_millis(100) {
+                std::thread::yield_now();
+            }
+        };
+        write("one");
+        let Err(steps) = ask(Steps::default()) else { panic!("it is not compressed") };
+        write("more");
+        assert_eq!(ask(steps), Ok(true));
+        assert!(ask(Steps::default()).is_err(), "the next request orders it");
     }
 
     /// Responses that a client does not read are buffered, so their size must be limited.

@@ -255,7 +255,7 @@ impl Session {
         let Some(stream) = self.streams.looking_up(serial).and_then(|id| self.streams.remove(id)) else { return };
         let origin = Origin::of(&stream);
         let Phase::LookingUp(waiting) = stream.phase else { return };
-        desk.site.is_counted = waiting.is_counted;
+        desk.site.steps = waiting.steps;
         let Waiting { head, early, .. } = *waiting;
         if let Err(Fault::Stream(code, _)) = self.answer_kept(desk, origin, &head, early) {
             self.reset(desk, origin.id, code, origin.has_ended);
@@ -291,7 +291,7 @@ impl Session {
             self.respond(desk, origin);
             return Ok(());
         }
-        let is_counted = std::mem::take(&mut desk.site.is_counted);
+        let steps = std::mem::take(&mut desk.site.steps);
         if let Some(forward) = desk.site.forward.take() {
             return match early {
                 Some(early) => self.begin_relay(origin, forward, head, &early),
@@ -306,7 +306,7 @@ impl Session {
             };
         }
         let serial = desk.site.wait_for_entry(desk.number);
-        let waiting = Waiting { head: head.to_vec(), serial, is_counted, early };
+        let waiting = Waiting { head: head.to_vec(), serial, steps, early };
         self.streams.put(origin.with(Phase::LookingUp(Box::new(waiting))));
         Ok(())
     }

@@ -4,6 +4,7 @@
 use super::relay::{Early, Relay};
 use super::{MOST_STREAMS, TURN_BYTES};
 use crate::fetch::{self, Fetcher};
+use crate::site::Steps;
 use landau_reactor::Batch;
 use landau_reactor::batch::Buffer;
 use landau_wire::http2::INITIAL_WINDOW;
@@ -32,8 +33,8 @@ pub(super) struct Waiting {
     pub(super) head: Vec<u8>,
     /// The serial number of the wait.
     pub(super) serial: u32,
-    /// Whether `rate` has counted the request.
-    pub(super) is_counted: bool,
+    /// What has been done for the request.
+    pub(super) steps: Steps,
     /// Content that has arrived, if the request may be forwarded.
     pub(super) early: Option<Early>,
 }

@@ -54,6 +54,15 @@ enum Verdict<'a> {
     Wait,
 }
 
+/// What is done only once for a request, even if it waits for another thread and is answered again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Steps {
+    /// Whether `rate` has counted it.
+    is_counted: bool,
+    /// Whether it has waited for the compressed form of its file.
+    has_awaited_form: bool,
+}
+
 /// The compressed form of a file.
 #[derive(Debug)]
 enum Compressed {
@@ -100,8 +109,8 @@ pub(crate) struct Site {
     /// Whether the identity of the client is needed.
     pub(crate) notes_client: bool,
     client: Client,
-    /// Whether `rate` has already counted the next request, because it has waited for another thread.
-    pub(crate) is_counted: bool,
+    /// What has been done for the next request already, because it has waited for another thread.
+    pub(crate) steps: Steps,
     /// The proxies that are trusted to name the client.
     forwarded_from: Option<Networks>,
     logins: Logins,
@@ -142,7 +151,7 @@ impl Site {
             counters,
             notes_client: log.is_some() || config.rules.is_some(),
             client: Client::default(),
-            is_counted: false,
+            steps: Steps::default(),
             forwarded_from: config.forwarded_from.clone(),
             logins: Logins::default(),
             secret: secret(),
@@ -248,7 +257,7 @@ impl Site {
             Ok(None) => self.answer_other_method(request, close, send_buffers),
             Err(status) => Answer::new(request, self.date, close, send_buffers).failure(status),
         };
-        self.is_counted = false;
+        self.steps = Steps::default();
         self.count(status);
         if let Some(log) = &mut self.log {
             if let Some(proxies) = &self.forwarded_from {
@@ -315,8 +324,7 @@ impl Site {
     /// Returns the page of a listing that the query requests, or `None` if another thread makes it. An entry that is
     /// not a directory is returned unchanged.
     fn page(&mut self, entry: &Rc<Entry>, request: &Request<'_>) -> Result<Option<Rc<Entry>>, Status> {
-        let mut parts = request.path().splitn(2, |&byte| byte == b'?');
-        let (raw, query) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let (raw, query) = split(request.path());
         let page = listing::View::of_query(query);
         // On a remote file system, the thread that looks up has already made the default page.
         let is_made = page == listing::View::default() && matches!(entry.without_rules(), Entry::Listing(_));
@@ -325,9 +333,7 @@ impl Site {
         }
         let site = self.site(request)?;
         let target = target::clean(raw, &mut self.buffer).map_err(|reject| reject.status)?;
-        // No path begins with NUL.
-        let host = site.as_deref().unwrap_or_default();
-        let key = [b"\0", host.as_bytes(), target.path, page.query().as_bytes()].concat();
+        let key = page_key(site.as_deref(), target.path, &page);
         if let Some((_, page)) = self.fresh.as_ref().filter(|(fresh, _)| **fresh == *key) {
             return Ok(Some(page.clone()));
         }
@@ -339,6 +345,17 @@ impl Site {
                 if self.finder.list(&key, place, page) { Ok(None) } else { Err(Status::SERVICE_UNAVAILABLE) }
             }
         }
+    }
+
+    /// Returns the page of a listing that another thread has just made, if the request is for it. The path is not
+    /// looked up again: a result of that lookup would replace this page, which may have expired in the cache by then.
+    #[cold]
+    fn fresh_page(&mut self, request: &Request<'_>) -> Option<Rc<Entry>> {
+        let (raw, query) = split(request.path());
+        let site = self.site(request).ok()?;
+        let target = target::clean(raw, &mut self.buffer).ok()?;
+        let key = page_key(site.as_deref(), target.path, &listing::View::of_query(query));
+        self.fresh.as_ref().filter(|(fresh, _)| **fresh == *key).map(|(_, page)| page.clone())
     }
 
     /// Answers a request that the rules of a path do not admit, and continues with any other. Breaks with `None` if
@@ -413,8 +430,12 @@ impl Site {
         match known {
             Some(entry) if entry.is_failure() => Compressed::Nothing,
             Some(entry) => Compressed::Form(entry),
-            None if self.finder.is_making(&key) => Compressed::Ordered,
-            None if self.finder.compress(&key, Job::new(plain, &ruled.policy)) => Compressed::Ordered,
+            // The file has changed since. If it changes often, the next form would come too late as well.
+            None if self.steps.has_awaited_form => Compressed::Nothing,
+            None if self.finder.is_making(&key) || self.finder.compress(&key, Job::new(plain, &ruled.policy)) => {
+                self.steps.has_awaited_form = true;
+                Compressed::Ordered
+            }
             // Too many files wait already.
             None => Compressed::Nothing,
         }
@@ -431,7 +452,7 @@ impl Site {
     /// Counts a request, and decides whether its address and rate are permitted.
     fn judge_address(&mut self, access: &[Access], client: Client) -> Result<(), RuledFailure<'static>> {
         let now = Duration::from_nanos(landau_sys::clock::monotonic_ns());
-        let is_counted = std::mem::replace(&mut self.is_counted, true);
+        let is_counted = std::mem::replace(&mut self.steps.is_counted, true);
         if !is_counted && let Err(wait_s) = rates(access).try_for_each(|rate| rate.admit(client.peer, now)) {
             return Err(RuledFailure { wait_s: Some(wait_s), ..Status::TOO_MANY_REQUESTS.into() });
         }
@@ -651,11 +672,15 @@ impl Site {
     }
 
     /// Returns the entry of a path: from the cache if it was checked recently, otherwise from the file system. `None`
-    /// if another thread must find it.
+    /// if another thread must find it. A page of a listing that was just made for the request is returned in its place.
     #[inline]
     fn find(&mut self, request: &Request<'_>) -> Result<Option<Rc<Entry>>, Status> {
-        let raw = request.path();
-        let raw = raw.split(|&byte| byte == b'?').next().unwrap_or_default();
+        if self.fresh.is_some()
+            && let Some(page) = self.fresh_page(request)
+        {
+            return Ok(Some(page));
+        }
+        let (raw, _) = split(request.path());
         let mut site = self.site(request)?;
         // Keys in the cache are clean paths; a path with an escape might equal another path's key.
         if !raw.contains(&b'%') {
@@ -873,6 +898,17 @@ fn follow_root(folder: &Folder, change_count: &mut u64, cache: &mut Cache, hosts
     cache.clear();
     hosts.iter_mut().for_each(Hosts::clear);
     Followed::Replaced
+}
+
+/// Returns the cache key of a page of a listing. No path begins with NUL.
+fn page_key(site: Option<&str>, path: &[u8], page: &listing::View) -> Vec<u8> {
+    [b"\0", site.unwrap_or_default().as_bytes(), path, page.query().as_bytes()].concat()
+}
+
+/// Returns the path and the query of a request's target.
+fn split(target: &[u8]) -> (&[u8], &[u8]) {
+    let mut parts = target.splitn(2, |&byte| byte == b'?');
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
 }
 
 /// Returns the cache key of a path with a host; the name of a host contains no slash.

@@ -4,7 +4,7 @@
 use crate::support::{Client, Site, kinds, set_rules, until};
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, Request,
+    KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, Request,
 };
 use landau_reactor::ManualClock;
 use std::ffi::OsStr;
@@ -129,6 +129,15 @@ impl Filesystem for Disk {
         }
     }
 
+    fn readdir(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        for (index, name) in FILES.iter().enumerate().skip(offset as usize) {
+            if reply.add(INodeNo(index as u64 + 2), index as u64 + 1, FileType::RegularFile, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
     fn read(
         &self,
         _: &Request,
@@ -204,6 +213,27 @@ fn a_slow_disk_delays_only_those_who_wait_for_it() {
             assert_eq!(client.answer().unwrap().body, name.as_bytes(), "{kind:?}");
         }
         assert!(site.end().remote_look_ups >= 43, "{kind:?}");
+    }
+}
+
+/// The page of a listing and the path each come from another thread. Each was once looked up again because the other
+/// had expired, for ever.
+#[test]
+fn a_page_that_expires_while_it_is_made_is_sent() {
+    for kind in kinds() {
+        let disk = Disk::default();
+        disk.release();
+        let Some(mounted) = mount(&disk) else { return };
+        let root = mounted.folder.path().to_owned();
+        let site = Site::new(&[], |config| {
+            (config.root, config.accepting, config.cache_for) = (root, kind, Duration::ZERO);
+        });
+        for target in ["/", "/?sort=size", "/?order=desc"] {
+            let got = site.get(target, "");
+            let text = String::from_utf8_lossy(&got.body);
+            assert!(got.status == 200 && FILES.iter().all(|file| text.contains(file)), "{kind:?} {target}: {text}");
+        }
+        assert_eq!(site.end().remote_look_ups, 3, "{kind:?}");
     }
 }
 
