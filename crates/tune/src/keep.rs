@@ -77,7 +77,9 @@ pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
         if !sets_something(&body) && too_high.is_none() && !matches!(before, Ok(Some(_))) {
             continue;
         }
-        let effect = too_high.map_or(effect.to_owned(), |value| format!("{effect}; {}", ceiling.advice(value)));
+        let advice = too_high.map(|value| ceiling.advice(value));
+        let later = if folder == SYSCTLS { overridden(root, profile, &name, &body) } else { Vec::new() };
+        let effect = [effect.to_owned()].into_iter().chain(advice).chain(later).collect::<Vec<_>>().join("; ");
         let before = before?;
         let text = format!("{MARK} {}`. To undo it, remove this file.\n{body}", profile.name);
         kept.push(Kept { unchanged: before.as_deref() == Some(text.as_str()), path, text, effect, before });
@@ -152,7 +154,13 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
         let change = plan.changes.iter().find(|one| is_it(&one.name));
         let kept = ours.iter().find(|(name, _)| is_it(name)).map(|(_, value)| value);
         let line = match (change, plan.present.iter().find(|one| is_it(&one.name)), kept) {
-            (Some(change), _, _) => format!("{} = {}\n", change.name, change.new),
+            (Some(change), _, _) => match raised(root, want, &change.new, name) {
+                Ok(value) => format!("{} = {value}\n", change.name),
+                Err(value) => format!(
+                    "# {}: {} here, at least {} wanted; `sysctl --system` applies the {value} of another file\n",
+                    change.name, change.now, want.value
+                ),
+            },
             (None, Some(_), Some(value)) if want.target(value).is_none() => {
                 format!("{} = {}\n", want.name, normalized(value))
             }
@@ -177,6 +185,25 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
         text.push_str(&line);
     }
     text
+}
+
+/// Returns the value to write for a setting that is to become `new`; each number is at least that of the other files
+/// if the setting has `at_least`. Fails with the value of those files if it is sufficient.
+fn raised(root: &Root, want: &Want, new: &str, own: &str) -> Result<String, String> {
+    let set = status::at_start(root, &want.name, own, "").filter(|_| want.at_least);
+    let Some(set) = set else { return Ok(new.to_owned()) };
+    Want { value: new.to_owned(), ..want.clone() }.target(&set).ok_or(set)
+}
+
+/// Returns advice for each line of our file of sysctls whose setting a later file sets to another value.
+fn overridden(root: &Root, profile: &Profile, own: &str, text: &str) -> Vec<String> {
+    let of = |(name, value): (String, String)| {
+        let (file, later) = status::source_at_start(root, &name, own, text)?;
+        let is_sufficient = profile.wants.iter().any(|want| want.name == name && want.target(&later).is_none());
+        (later != value && !is_sufficient)
+            .then(|| format!("/{file} sets {name} to {later} and takes precedence: change it there"))
+    };
+    status::settings(text).filter_map(of).collect()
 }
 
 /// Returns whether the host has the wanted value after the next boot, too, without our file `own`. A value set by
@@ -450,6 +477,38 @@ mod tests {
         assert_eq!(lines("fs.nr_open\" = { at_least = 2000000 }"), [""; 0]);
         plant(room.path(), "fs.nr_open", "3000000");
         assert_eq!(lines("fs.nr_open\" = { at_least = 2000000 }"), ["fs.nr_open = 3000000"]);
+    }
+
+    /// Guards against lowering what another file sets, and against a line that a later file makes void.
+    #[test]
+    fn the_other_files_are_neither_lowered_nor_overlooked() {
+        let (room, root) = host();
+        let folder = room.path().join("etc/sysctl.d");
+        fs::create_dir_all(&folder).unwrap();
+        let keep = |want: &str, file: &str, text: &str| {
+            fs::write(folder.join(file), text).unwrap();
+            let profile = Profile::parse("own", "own.toml", &format!("[sysctl]\n\"{want}\n")).unwrap();
+            let kept = keep(&root, &profile).unwrap();
+            fs::remove_file(folder.join(file)).unwrap();
+            let all = |one: &Kept| (lines(one).join("; "), one.effect.clone());
+            kept.iter().map(all).next().unwrap_or_default()
+        };
+        // The file has not been applied, or somebody has lowered the value since.
+        let somaxconn = "net.core.somaxconn\" = { at_least = 4096 }";
+        assert_eq!(keep(somaxconn, "10-x.conf", "net.core.somaxconn = 16384\n").0, "");
+        assert_eq!(keep(somaxconn, "10-x.conf", "net.core.somaxconn = 512\n").0, "net.core.somaxconn = 4096");
+        assert_eq!(keep("net.core.somaxconn\" = 4096", "10-x.conf", "net.core.somaxconn = 16384\n").0, {
+            "net.core.somaxconn = 4096"
+        });
+        plant(room.path(), "net.ipv4.tcp_rmem", "4096 131072 6291456");
+        let of_memory = "net.ipv4.tcp_rmem\" = { at_least = \"4096 131072 16777216\" }";
+        let (line, effect) = keep(of_memory, "10-x.conf", "net.ipv4.tcp_rmem = 8192 131072 8388608\n");
+        assert_eq!((&*line, &*effect), ("net.ipv4.tcp_rmem = 8192 131072 16777216", "sysctl --system"));
+        // Letters are sorted after digits.
+        let (line, effect) = keep(somaxconn, "local.conf", "net.core.somaxconn = 1024\n");
+        assert_eq!(line, "net.core.somaxconn = 4096");
+        let advice = "/etc/sysctl.d/local.conf sets net.core.somaxconn to 1024 and takes precedence: change it there";
+        assert_eq!(effect, format!("sysctl --system; {advice}"));
     }
 
     /// Guards against comments in place of values that a trial has set, and that `landau tune restore` will undo.

@@ -18,6 +18,8 @@ const UNTOUCHED: &[(&str, &str)] = &[
     ("kernel.hotplug", "the kernel executes it as root"),
     ("kernel.usermodehelper.", "it cannot be undone before the next boot"),
     ("kernel.panic", "it controls what the host does after a kernel failure"),
+    ("kernel.shm_rmid_forced", "setting it destroys shared memory segments, which are not restored"),
+    ("fs.binfmt_misc.", "what is written to it is not the state that it shows"),
     ("kernel.ns_last_pid", "it is not a setting: every new process changes it"),
     ("vm.drop_caches", "it is an action, not a setting"),
     ("vm.compact_memory", "it is an action, not a setting"),
@@ -39,6 +41,9 @@ const UNTOUCHED_OF_THE_NETWORK: &[(&str, &str)] = &[
     (".addr_gen_mode", "writing it changes settings of the interfaces"),
     (".ignore_routes_with_linkdown", "writing it changes settings of the interfaces"),
     (".disable_ipv6", "setting it removes addresses, which are not restored"),
+    (".unres_qlen", "the kernel rounds it, so it cannot be restored; use unres_qlen_bytes"),
+    (".base_reachable_time", "the kernel rounds it, so it cannot be restored; use base_reachable_time_ms"),
+    (".retrans_time", "the kernel rounds it, so it cannot be restored; use retrans_time_ms"),
 ];
 
 /// Pairs of settings. If the second is not 0, it is in effect instead of the first; writing the first sets it to 0.
@@ -125,9 +130,15 @@ mod tests {
             "net.ipv6.conf.all.force_forwarding",
             "net.ipv6.conf.all.addr_gen_mode",
             "net.ipv6.conf.all.ignore_routes_with_linkdown",
+            "net.ipv4.neigh.default.unres_qlen",
+            "net.ipv6.neigh.eth0.base_reachable_time",
+            "fs.binfmt_misc.status",
+            "kernel.shm_rmid_forced",
         ] {
             assert!(check(name).is_err(), "{name}");
         }
+        assert!(check("net.ipv4.neigh.default.unres_qlen_bytes").is_ok());
+        assert!(check("net.ipv4.neigh.default.base_reachable_time_ms").is_ok());
         assert!(check("net.ipv4.ip_forward_use_pmtu").is_ok() && check("kernel.kexec_load_limit_reboot").is_err());
         let refused = check("kernel.watchdog").unwrap_err();
         assert!(refused.contains("kernel.soft_watchdog"), "{refused}");

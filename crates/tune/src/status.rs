@@ -105,13 +105,20 @@ fn files(root: &Root) -> BTreeMap<String, &'static str> {
 /// Returns the value that the files of sysctl.d give a setting at the next boot, if the administrator's file `own` has
 /// this text; `None` if no file sets it.
 pub(crate) fn at_start(root: &Root, setting: &str, own: &str, text: &str) -> Option<String> {
+    source_at_start(root, setting, own, text).map(|(_, value)| value)
+}
+
+/// Like [`at_start`]; returns the file, too.
+pub(crate) fn source_at_start(root: &Root, setting: &str, own: &str, text: &str) -> Option<(String, String)> {
     let mut files = files(root);
     files.insert(own.to_owned(), FOLDERS[0]);
-    let texts = files.iter().map(|(name, folder)| {
-        if name == own { text.to_owned() } else { root.text(&format!("{folder}/{name}")).unwrap_or_default() }
+    let mut set = files.iter().filter_map(|(name, folder)| {
+        let file = format!("{folder}/{name}");
+        let text = if name == own { text.to_owned() } else { root.text(&file).unwrap_or_default() };
+        let value = settings(&text).filter(|(name, _)| name == setting).map(|(_, value)| value).last()?;
+        Some((file, value))
     });
-    let of = |text: String| settings(&text).filter(|(name, _)| name == setting).map(|(_, value)| value).last();
-    texts.filter_map(of).next_back()
+    set.next_back()
 }
 
 /// Returns whether sysctl.d(5) reads a file of this name.

@@ -69,6 +69,29 @@ fn a_trial_restores_the_host_and_its_records_are_not_resumed() {
     assert!(ran.status == Some(2) && ran.err.contains("start a new trial"), "{ran:?}");
 }
 
+/// While another trial runs, a second one once waited for its end and could not be interrupted.
+#[test]
+fn a_trial_does_not_wait_for_another_one() {
+    let room = Room::new();
+    plant(room.path(), "vm.dirty_ratio", "20");
+    std::fs::write(room.file("own.toml"), "[sysctl]\n\"vm.dirty_ratio\" = 40").unwrap();
+    let folder = room.file("var/lib/landau/tune");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let other = std::fs::File::create(folder.join("lock")).unwrap();
+    other.lock().unwrap();
+    let (ended, end) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || {
+        let was_first = end.recv_timeout(Duration::from_secs(60)).is_err();
+        drop(other);
+        was_first
+    });
+    let ran = room.landau(&[&["tune", "try", "own.toml", "--root", ".", "--on-host", "--"][..], &RUN].concat());
+    assert!(ran.status == Some(2) && ran.err.contains("another trial runs"), "{ran:?}");
+    ended.send(()).unwrap();
+    assert!(!other.join().unwrap(), "the second trial waited for the first");
+}
+
 /// An ablation compares the whole profile with the host, and then each setting in two ways.
 #[test]
 fn an_ablation_attributes_the_effect_to_each_setting() {

@@ -108,7 +108,14 @@ fn attempt(args: &Args, words: &[String], root: &Root, plan: &Plan, mut request:
     // Dropped after the trial, because the guard reads the journal of the trial.
     let mut guard = if global.is_empty() { None } else { Some(Guard::start(args.common.root.as_deref())?) };
     let journal = (!global.is_empty()).then(|| Journal::open(root, &plan.profile, Trial::entries(&global)));
-    let journal = journal.transpose()?;
+    let journal = match journal.transpose() {
+        Ok(journal) => journal,
+        Err(error) => {
+            // Nothing was changed. The guard would wait for the end of another trial, and restore what that one leaves.
+            guard.iter_mut().for_each(Guard::end);
+            return Err(error.into());
+        }
+    };
     let all = [global, settings(&scope.local)].concat();
     let mut trial = Trial::new(root, all, journal);
     let measured = measure(args, &mut request, &plan.profile, &mut trial, words);
