@@ -72,16 +72,21 @@ pub struct Remedy {
     pub risk: Option<String>,
 }
 
+/// Returns the value to which a limit is to be raised if no value above `ceiling` is accepted; `None` if `target` is
+/// required and above it. Twice the limit is only a suggestion.
+pub(crate) fn below(limit: u64, target: u64, ceiling: u64) -> Option<u64> {
+    let is_suggested = target == limit.saturating_mul(2) && limit < ceiling;
+    (target <= ceiling || is_suggested).then_some(target.min(ceiling))
+}
+
 impl Remedy {
     /// Returns the remedy for a sysctl that is to be raised from `limit` to `target`; the kernel accepts no value above
     /// `ceiling`.
     pub(crate) fn sysctl_below(name: &str, limit: u64, target: u64, ceiling: u64, risk: &str) -> Self {
-        // Twice the limit is only a suggestion.
-        let is_asked = target != limit.saturating_mul(2) || limit >= ceiling;
-        if target > ceiling && is_asked {
-            return Self::none(&format!("{name} is at most {}", grouped(ceiling)));
+        match below(limit, target, ceiling) {
+            Some(value) => Self::sysctl(name, &value.to_string(), risk),
+            None => Self::none(&format!("{name} is at most {}", grouped(ceiling))),
         }
-        Self::sysctl(name, &target.min(ceiling).to_string(), risk)
     }
 
     /// Returns a remedy from the immediate command, the permanent setting and the risk.

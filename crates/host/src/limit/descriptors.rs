@@ -2,7 +2,8 @@
 
 use crate::context::{A_PROCESS, Context};
 use crate::demand::{Demand, Needs, SPARE_OF_SERVE};
-use crate::row::{Effect, Remedy, Row};
+use crate::limit::for_good;
+use crate::row::{Effect, Remedy, Row, below};
 use crate::systemd::manager_setting;
 use crate::text::grouped;
 use landau_sys::limits::NR_OPEN_MAX;
@@ -70,7 +71,7 @@ fn of_process(context: &Context) -> Option<Row> {
         bounds,
         evidence: format!("{calls} {} with EMFILE{raises}", Context::fail(&calls)),
         counters: Vec::new(),
-        remedy: raise_table(context, target, hard),
+        remedy: raise_table(context, limit, target, hard),
     })
 }
 
@@ -89,11 +90,11 @@ fn asked(context: &Context, kind: &str) -> u64 {
     context.demands.iter().find(|demand| demand.kind.name == kind).and_then(|demand| demand.size).unwrap_or(0)
 }
 
-fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
+fn raise_table(context: &Context, limit: u64, target: u64, hard: u64) -> Remedy {
     let subject = &context.subject;
-    if target > NR_OPEN_MAX {
+    let Some(target) = below(limit, target, NR_OPEN_MAX) else {
         return Remedy::none(&format!("fs.nr_open is at most {}", grouped(NR_OPEN_MAX)));
-    }
+    };
     let ceiling = context.root.sysctl_number("fs.nr_open").unwrap_or(NR_OPEN);
     let first = if ceiling < target { format!("sysctl -w fs.nr_open={target}; ") } else { String::new() };
     let now = if subject.is_other {
@@ -116,10 +117,7 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
     let who = if subject.user == Some(0) { "root" } else { "*" };
     Remedy {
         now: Some(now),
-        for_good: Some(format!(
-            "{first}service: {}; login: \"{who} - nofile {target}\" in /etc/security/limits.d/90-landau.conf",
-            context.limit_service(&format!("LimitNOFILE={target}"))
-        )),
+        for_good: Some(format!("{first}{}", for_good(context, "nofile", who, target, hard))),
         risk: Some("programs that use select() break with descriptors above 1,023".to_owned()),
     }
 }

@@ -10,6 +10,7 @@ mod tasks;
 
 use crate::context::Context;
 use crate::row::Row;
+use crate::text::limited;
 
 pub(crate) use descriptors::processes;
 pub use descriptors::{NR_OPEN, NR_OPEN_OF_SYSTEMD};
@@ -20,4 +21,18 @@ pub(crate) use queues::of_listeners;
 pub(crate) fn rows(context: &Context) -> Vec<Row> {
     let rules = [descriptors::rows, ports::rows, queues::rows, memory::rows, mappings::rows, tasks::rows, files::rows];
     rules.iter().flat_map(|rule| rule(context)).collect()
+}
+
+/// Returns how to raise a resource limit (`nofile`, `nproc`) permanently to `target`, for a service and for the
+/// sessions of `who`. A higher hard limit stays.
+fn for_good(context: &Context, item: &str, who: &str, target: u64, hard: u64) -> String {
+    let (kind, value) = if target < hard {
+        ("soft", format!("{target}:{}", limited(hard, "infinity", |hard| hard.to_string())))
+    } else {
+        ("-", target.to_string())
+    };
+    format!(
+        "service: {}; login: \"{who} {kind} {item} {target}\" in /etc/security/limits.d/90-landau.conf",
+        context.limit_service(&format!("Limit{}={value}", item.to_uppercase()))
+    )
 }

@@ -4,6 +4,7 @@ use crate::census::{RESERVED_PIDS, existing};
 use crate::cgroups::{Group, groups};
 use crate::context::Context;
 use crate::demand::Needs;
+use crate::limit::for_good;
 use crate::row::{Counter, Effect, Remedy, Row};
 use crate::text::{grouped, limited};
 use landau_sys::limits::{PID_MAX_LIMIT, THREADS_MAX};
@@ -137,10 +138,7 @@ fn of_user(context: &Context) -> Option<Row> {
                 limited(target.max(hard), "unlimited", |most| most.to_string()),
                 subject.shell_pid()
             )),
-            for_good: Some(format!(
-                "service: {}; login: \"* - nproc {target}\" in /etc/security/limits.d/90-landau.conf",
-                context.limit_service(&format!("LimitNPROC={target}"))
-            )),
+            for_good: Some(for_good(context, "nproc", "*", target, hard)),
             risk: Some("a fork bomb can then use up the host's process identifiers".to_owned()),
         },
     })

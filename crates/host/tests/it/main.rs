@@ -249,6 +249,12 @@ fn limits_of_root_and_limits_that_are_none_are_named_so() {
     let bounds: Vec<(&str, u64)> = tasks.bounds.iter().map(|bound| (bound.kind, bound.at_most)).collect();
     assert_eq!(bounds, [("processes", 999)]);
     assert_eq!(tasks.remedy.now.as_deref(), Some("prlimit --nproc=2003:unlimited --pid $$"));
+    // The hard limit stays.
+    let for_good = tasks.remedy.for_good.unwrap();
+    assert!(
+        for_good.contains("LimitNPROC=2003:infinity by ") && for_good.contains("\"* soft nproc 2003\""),
+        "{for_good}"
+    );
     let who = |host: &Host| row(host, "sockets=2000", "RLIMIT_NOFILE").remedy.for_good.unwrap();
     assert!(who(&host).contains("login: \"* - nofile "), "{}", who(&host));
     host.write("proc/self/status", "Name:\tlandau\nUid:\t0\t0\nThreads:\t1\nCapEff:\t0\n");
@@ -588,6 +594,12 @@ fn no_command_sets_a_limit_beyond_what_the_kernel_takes() {
     assert!(
         remedy.now.is_none() && remedy.for_good.as_ref().unwrap().contains("no setting of this host is high enough")
     );
+    // Twice the limit would only be a suggestion.
+    host.limit(&[("NOFILE", "1073741816")]);
+    host.write("proc/sys/fs/nr_open", "1073741816");
+    let now =
+        host.report("idle=100", None).limits.into_iter().find(|row| row.limit == "RLIMIT_NOFILE").unwrap().remedy.now;
+    assert!(now.as_ref().is_some_and(|now| now.contains("ulimit -n 2147483584")), "{now:?}");
     let now = row("vm.max_map_count").remedy.now.as_deref();
     assert_eq!(now, Some("sysctl -w vm.max_map_count=2147483647"));
 }
