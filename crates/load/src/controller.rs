@@ -150,16 +150,20 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Collects the metrics of the workers after the stop command.
+    /// Collects the metrics of a pass from the workers after the stop command. Passes follow one another, so their
+    /// times are added.
     fn finish(&mut self, workers: &mut Workers) -> Result<()> {
-        let mut done = 0;
+        let (mut done, mut pass) = (0, Metrics::default());
         while done < workers.len() {
             if let Some((_, Report::Done(metrics))) = workers.next(TURN)? {
                 done += 1;
-                let metrics: &Metrics = &metrics;
-                self.outcome.metrics.merge(metrics);
+                pass.merge(&metrics);
             }
         }
+        let metrics = &mut self.outcome.metrics;
+        let elapsed_ns = metrics.elapsed_ns + pass.elapsed_ns;
+        metrics.merge(&pass);
+        metrics.elapsed_ns = elapsed_ns;
         Ok(())
     }
 

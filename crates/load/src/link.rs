@@ -72,7 +72,8 @@ impl Link {
         Ok(true)
     }
 
-    /// Waits for bytes and reads them. Returns false if the other end was closed.
+    /// Waits for bytes and reads them. Returns false if the other end was closed, even if it had not read everything
+    /// that was sent to it.
     fn fill_once(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 8 << 10];
         loop {
@@ -82,6 +83,7 @@ impl Link {
                     return Ok(count > 0);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
@@ -127,6 +129,19 @@ mod tests {
         let (end, mut rest) = UnixStream::pair().unwrap();
         rest.write_all(&[255; 4]).unwrap();
         assert!(Link::new(end).receive::<Report>().is_err());
+    }
+
+    /// A worker that has finished reads no more commands. Its last report was lost if one was on its way.
+    #[test]
+    fn the_last_message_of_a_closed_end_arrives() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (mut one, mut other) = (Link::new(one), Link::new(other));
+        other.send(&Report::Counted { open: 7 }).unwrap();
+        one.send(&Command::Stop).unwrap();
+        drop(other);
+        assert!(!one.fill().unwrap());
+        assert!(matches!(one.next().unwrap(), Some(Report::Counted { open: 7 })));
+        assert!(one.receive::<Report>().unwrap().is_none());
     }
 
     /// The receiver once mistook a plan that was too long for bytes of another protocol.

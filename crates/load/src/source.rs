@@ -93,13 +93,16 @@ fn check(address: SocketAddr, endpoints: &[Endpoint]) -> Result<()> {
     })
 }
 
-/// Divides the user's addresses among the workers; if there are fewer addresses than workers, divides the ports
-/// instead.
+/// Divides the user's addresses among the workers; if a family has fewer addresses than there are workers, divides the
+/// ports instead. A worker that lacked the addresses of a family would let the kernel choose them.
 fn divide_addresses(addresses: &[SocketAddr], worker_count: u32, (low, high): (u16, u16)) -> Vec<Sources> {
     let has_range = has_port_range();
     let count = worker_count as usize;
-    if addresses.len() >= count {
-        let own = |worker: usize| addresses.iter().skip(worker).step_by(count).copied().collect();
+    let of_family = |is_v4: bool| addresses.iter().copied().filter(move |address| address.is_ipv4() == is_v4);
+    if [true, false].iter().all(|&is_v4| matches!(of_family(is_v4).count(), found if found == 0 || found >= count)) {
+        let own = |worker: usize| {
+            [true, false].iter().flat_map(|&is_v4| of_family(is_v4).skip(worker).step_by(count)).collect()
+        };
         return (0..count).map(|one| Sources { addresses: own(one), ports: ports(low, high, has_range) }).collect();
     }
     let slice = (u32::from(high - low) + 1) / worker_count;
@@ -136,6 +139,26 @@ fn has_port_range() -> bool {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    /// Guards against a worker without an address of a family, whose connections would come from any address.
+    #[test]
+    fn each_worker_has_addresses_of_each_family() {
+        let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
+            texts.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 0)).collect()
+        };
+        let divided = |texts: &[&str]| -> Vec<Vec<SocketAddr>> {
+            divide_addresses(&addresses(texts), 2, (1000, 1999)).into_iter().map(|one| one.addresses).collect()
+        };
+        let both = ["127.0.0.5", "::1"];
+        assert_eq!(divided(&both), [addresses(&both), addresses(&both)]);
+        let more = ["127.0.0.1", "::1", "127.0.0.2", "127.0.0.3"];
+        assert_eq!(divided(&more), [addresses(&more), addresses(&more)]);
+        assert_eq!(divided(&["127.0.0.1", "127.0.0.2"]), [addresses(&["127.0.0.1"]), addresses(&["127.0.0.2"])]);
+        assert_eq!(
+            divided(&["127.0.0.1", "::1", "127.0.0.2", "::2"]),
+            [addresses(&["127.0.0.1", "::1"]), addresses(&["127.0.0.2", "::2"])]
+        );
+    }
 
     #[test]
     fn workers_do_not_share_loopback_addresses() {

@@ -9,6 +9,7 @@ use landau_reactor::{Backend, Interest, Reactor, Token};
 use landau_sys::limits::{Resource, raise};
 use landau_sys::process::OwnedChild;
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -78,10 +79,16 @@ impl Workers {
         self.list.len()
     }
 
-    /// Sends a command to one worker.
+    /// Sends a command to one worker. For a worker that has exited, [`Workers::next`] returns the last report, or an
+    /// error.
     pub(crate) fn send(&mut self, worker: usize, command: &Command) -> Result<()> {
         let Some(link) = &mut self.list[worker].link else { return Ok(()) };
-        link.send(command).map_err(|error| Error::Worker { worker, reason: format!("cannot reach it: {error}") })
+        match link.send(command) {
+            Err(error) if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                Err(Error::Worker { worker, reason: format!("cannot reach it: {error}") })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sends a command to all workers.

@@ -18,6 +18,10 @@ pub(crate) struct Recorder<'a> {
     memory: Memory,
     /// The number of passes.
     pass_count: u32,
+    /// The number of connections at the end of a pass.
+    last_n: u32,
+    /// When the current pass began.
+    pass_began_ms: u64,
     /// Steps of the current pass.
     steps: Vec<Step>,
     /// The first error of the writer.
@@ -41,7 +45,8 @@ impl<'a> Recorder<'a> {
         live: &'a mut Live,
     ) -> Result<Self, landau_record::Error> {
         let mut writer = Writer::create(path)?;
-        let pass_count = job.idle.as_ref().map_or(0, |idle| idle.passes);
+        let (pass_count, last_n) =
+            job.idle.as_ref().map_or((0, 0), |idle| (idle.passes, idle.steps.last().copied().unwrap_or(0)));
         writer.append(&Line::Header(Header {
             schema: SCHEMA_VERSION,
             landau: env!("CARGO_PKG_VERSION").to_owned(),
@@ -58,7 +63,9 @@ impl<'a> Recorder<'a> {
         writer.append(&Line::Case(record::case(job, opening.urls)))?;
         writer.flush()?;
         let memory = Memory::read(job.idle.as_ref().and_then(|idle| idle.server_pid));
-        Ok(Self { live, writer, began: Instant::now(), memory, pass_count, steps: Vec::new(), error: None })
+        let began = Instant::now();
+        let (pass_began_ms, steps, error) = (0, Vec::new(), None);
+        Ok(Self { live, writer, began, memory, pass_count, last_n, pass_began_ms, steps, error })
     }
 
     fn elapsed_ms(&self) -> u64 {
@@ -66,9 +73,8 @@ impl<'a> Recorder<'a> {
     }
 
     fn write(&mut self, step: &Step) -> Result<(), landau_record::Error> {
-        if self.steps.first().is_none_or(|first| first.pass != step.pass) {
-            self.end_pass(schema::Outcome::Done, None)?;
-            let at_ms = self.elapsed_ms();
+        if self.steps.is_empty() {
+            let at_ms = self.pass_began_ms;
             self.writer.append(&Line::Pass(PassStart {
                 pass: step.pass,
                 case: 0,
@@ -81,24 +87,31 @@ impl<'a> Recorder<'a> {
         for chunk in record::chunks(step) {
             self.writer.append(&Line::Chunk(chunk))?;
         }
+        // The pass ends now, not with the first step of the next one: an interrupt in between does not concern it.
+        if step.n == self.last_n && step.is_reached() {
+            self.end_pass(schema::Outcome::Done, None)?;
+        }
         self.writer.flush()
     }
 
     fn end_pass(&mut self, outcome: schema::Outcome, limit: Option<Limit>) -> Result<(), landau_record::Error> {
         let steps = std::mem::take(&mut self.steps);
         let Some(last) = steps.last() else { return Ok(()) };
+        let elapsed_ms = self.elapsed_ms() - self.pass_began_ms;
+        self.pass_began_ms += elapsed_ms;
         self.writer.append(&Line::PassEnd(PassEnd {
             pass: last.pass,
             outcome,
             steps: last.open,
-            elapsed_ms: self.elapsed_ms(),
+            elapsed_ms,
             limit,
             error: None,
             facts: record::facts(&self.memory, &steps),
         }))
     }
 
-    /// Writes the end of the last pass, notes about gates and counters, and the results, and closes the record.
+    /// Writes the end of a pass that has not ended, notes about gates and counters, and the results, and closes the
+    /// record.
     pub(crate) fn close(mut self, outcome: &Outcome) -> anyhow::Result<()> {
         if let Some(error) = self.error.take() {
             return Err(error.into());

@@ -192,6 +192,20 @@ fn server_of_few(most: usize) -> String {
     url
 }
 
+/// Each pass once ended with the first step of the next one, and its time was that since the run had begun.
+#[test]
+fn the_passes_of_an_idle_load_have_their_own_times() {
+    let room = Room::new();
+    let load = ["load", &server_of_few(100), "--idle", "20", "--steps", "10,20", "--samples", "2", "--passes", "2"];
+    let ran = room.landau(&[&load[..], &["-o", "r", "--quiet"]].concat());
+    let record = room.record("r");
+    let ends: Vec<_> = record.passes.iter().map(|pass| pass.end.as_ref().unwrap()).collect();
+    assert!(ends.len() == 2 && ends.iter().all(|end| end.outcome == Outcome::Done), "{ran:?}");
+    let starts: Vec<u64> = record.passes.iter().map(|pass| pass.start.at_ms).collect();
+    assert_eq!(starts, [0, ends[0].elapsed_ms]);
+    assert!(ends[0].elapsed_ms + ends[1].elapsed_ms <= record.end.as_ref().unwrap().elapsed_ms, "{ends:?}");
+}
+
 /// The record of such a load was once complete, with samples at a number of connections that was never open.
 #[test]
 fn number_of_idle_connections_that_is_not_reached_is_a_limit() {

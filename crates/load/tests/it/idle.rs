@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn idle(n: u32) -> IdleSpec {
     IdleSpec { n, steps: Vec::new(), samples: 5, passes: 1, settle: Duration::ZERO, server_pid: None }
@@ -27,7 +27,12 @@ impl<F: FnMut()> Observer for WhenOpen<F> {
 fn every_step_is_reached_and_sampled() {
     let server = serve(|_| (response(10), false));
     let all = LoadSpec { idle: Some(idle(30)), request_count: None, workers: Some(2), ..spec(&server.url()) };
-    let outcome = run(&LoadSpec { idle: Some(IdleSpec { passes: 2, ..idle(30) }), ..all });
+    let settle = Duration::from_millis(20);
+    let began = Instant::now();
+    let outcome = run(&LoadSpec { idle: Some(IdleSpec { passes: 2, settle, ..idle(30) }), ..all });
+    let elapsed = Duration::from_nanos(outcome.metrics.elapsed_ns);
+    // Two passes of six steps.
+    assert!((2 * 6 * settle..began.elapsed()).contains(&elapsed), "{elapsed:?}");
     let sizes: Vec<(u32, u32, u64)> = outcome.steps.iter().map(|step| (step.pass, step.n, step.open)).collect();
     let expected: Vec<(u32, u32, u64)> =
         (0..2).flat_map(|pass| [1, 2, 5, 10, 20, 30].map(|n| (pass, n, u64::from(n)))).collect();
