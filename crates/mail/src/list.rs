@@ -24,9 +24,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the address.
+    /// Returns the address, without blanks around it.
     pub fn address(&self) -> &str {
-        if self.ends.is_empty() { &self.text } else { self.field(self.address as usize) }
+        if self.ends.is_empty() { &self.text } else { self.field(self.address as usize).trim() }
     }
 
     /// Returns the field at `index`; empty if there is none.
@@ -224,6 +224,9 @@ mod tests {
         assert!(list.next(&mut record).unwrap());
         assert_eq!((record.address(), record.field(0), record.field(2)), ("j@x.org", "Doe, J", ""));
         assert!(list.next(&mut record).unwrap() && !list.next(&mut record).unwrap());
+        let mut list = List::read(&b"name, email\nJane, jane@x.test \n"[..]).unwrap();
+        assert!(list.next(&mut record).unwrap());
+        assert_eq!((record.address(), record.field(1)), ("jane@x.test", " jane@x.test "));
         let mut list = List::read(&b"email,name\na@b,x,y\n"[..]).unwrap();
         let error = list.next(&mut record).unwrap_err().to_string();
         assert!(error.starts_with("line 2 of the list: "), "{error}");

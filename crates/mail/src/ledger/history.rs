@@ -44,9 +44,10 @@ impl History {
     }
 
     fn note(&mut self, number: u64, address: &str, state: State) -> Result<(), String> {
-        let index = usize::try_from(number).map_err(|_| format!("recipient {number}"))?;
-        if index >= self.entries.len() {
-            self.entries.resize(index + 1, 0);
+        let index = u32::try_from(number).map_err(|_| format!("recipient {number} is beyond any list"))? as usize;
+        if let Some(more) = (index + 1).checked_sub(self.entries.len()) {
+            self.entries.try_reserve(more).map_err(|error| format!("recipient {number}: {error}"))?;
+            self.entries.resize(self.entries.len() + more, 0);
         }
         let bits = match state {
             State::Done => 1,

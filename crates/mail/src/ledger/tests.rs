@@ -86,8 +86,10 @@ fn a_changed_list_and_a_damaged_line_are_noticed() {
     assert!(history.state(0, "a@c").unwrap_err().contains("recipient 0 of the list is a@c"));
     assert_eq!(history.state(2, "z@y"), Ok(None));
     drop(ledger);
-    let text = std::fs::read_to_string(&path).unwrap().replacen("\"recipient\":0", "\"recipient\":x", 1);
-    std::fs::write(&path, text).unwrap();
-    let error = open(&path, Mode::Data, &message, Sync::Never).unwrap_err().to_string();
-    assert!(error.contains("line 2 is damaged"), "{error}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    for number in ["x", "18446744073709551615", "1000000000000"] {
+        std::fs::write(&path, text.replacen("\"recipient\":0", &format!("\"recipient\":{number}"), 1)).unwrap();
+        let error = open(&path, Mode::Data, &message, Sync::Never).unwrap_err().to_string();
+        assert!(error.contains("line 2 is damaged"), "{error}");
+    }
 }
