@@ -1,6 +1,6 @@
 //! Sockets and addresses, as benchmarks of sockets and ports need them. [`crate::stream`] has the rest.
 
-use crate::descriptor::own;
+use crate::descriptor::{own, wait_readable};
 use crate::error::{Error, Result, check};
 use crate::stream::set_v6_only;
 use std::mem::size_of;
@@ -213,16 +213,28 @@ pub fn accepts_mapped_peer(v6only: bool) -> Result<bool> {
     bind(&listener, &Address::any(Family::V6))?;
     // SAFETY: the call takes a descriptor and an integer.
     check("listen", unsafe { libc::listen(listener.as_raw_fd(), 1) })?;
+    is_reached_by_ipv4(listener)
+}
+
+/// Returns whether a client of IPv4 reaches this listener, and not another one with the same port.
+fn is_reached_by_ipv4(listener: OwnedFd) -> Result<bool> {
+    /// In milliseconds. A connection over the loopback interface waits to be accepted at once.
+    const LONGEST: i32 = 1_000;
     let port = local_port(&listener)?;
-    match std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Ok(false),
-        Err(error) => Err(Error::from_io("connect", &error)),
-        Ok(_) => {
-            let listener = std::net::TcpListener::from(listener);
-            let (_, peer) = listener.accept().map_err(|error| Error::from_io("accept", &error))?;
-            Ok(matches!(peer, SocketAddr::V6(peer) if peer.ip().to_ipv4_mapped().is_some()))
-        }
+    let own = match std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(false),
+        Err(error) => return Err(Error::from_io("connect", &error)),
+        Ok(stream) => stream,
+    };
+    // The port of IPv4 may belong to another program's listener, or to the client itself, which is then connected to
+    // itself. This listener has nobody to accept then.
+    if !wait_readable(&listener, LONGEST)? {
+        return Ok(false);
     }
+    let listener = std::net::TcpListener::from(listener);
+    let (_, peer) = listener.accept().map_err(|error| Error::from_io("accept", &error))?;
+    let is_own = own.local_addr().is_ok_and(|own| own.port() == peer.port());
+    Ok(is_own && matches!(peer, SocketAddr::V6(peer) if peer.ip().to_ipv4_mapped().is_some()))
 }
 
 /// Returns whether an address is a loopback, unspecified or private one (RFC 1918, RFC 4193). Link-local addresses do
@@ -245,6 +257,24 @@ mod tests {
         // A socket cannot connect to the broadcast address without an option.
         let broadcast = source_address(IpAddr::V4(Ipv4Addr::BROADCAST));
         assert!(broadcast.is_err_and(|error| error.call == "connect"));
+    }
+
+    /// The port of a listener that takes no clients of IPv4 may belong to another program there. The benchmark once
+    /// waited for ever for a client that this program had accepted.
+    #[test]
+    fn a_listener_of_ipv4_with_the_same_port_is_another_one() {
+        // Somebody else may have the port of IPv4 already.
+        let pair = (0..100).find_map(|_| {
+            let listener = socket(Family::V6, Transport::Tcp).ok()?;
+            set_v6_only(&listener, true).ok()?;
+            bind(&listener, &Address::any(Family::V6)).ok()?;
+            // SAFETY: the call takes a descriptor and an integer.
+            check("listen", unsafe { libc::listen(listener.as_raw_fd(), 1) }).ok()?;
+            let other = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, local_port(&listener).ok()?)).ok()?;
+            Some((listener, other))
+        });
+        let Some((listener, _other)) = pair else { return eprintln!("skipped: no IPv6 here") };
+        assert_eq!(is_reached_by_ipv4(listener), Ok(false));
     }
 
     #[test]
