@@ -40,9 +40,10 @@ impl Budget {
         true
     }
 
-    /// Credits a DATA frame, which the client may answer with updates of two windows, and its content: some clients
-    /// open both windows again for each 4 KiB that they read. A frame that a window made shorter than its stream's
-    /// content earns only the credit of its content. Otherwise windows of one byte would cost nothing.
+    /// Credits a response without content, or a DATA frame, which the client may answer with updates of two windows,
+    /// and its content: some clients open both windows again for each 4 KiB that they read. A frame that a window made
+    /// shorter than its stream's content earns only the credit of its content. Otherwise windows of one byte would cost
+    /// nothing.
     #[inline]
     pub(super) fn give_for(&mut self, content_bytes: usize, is_cut: bool) {
         let of_content = u32::try_from(content_bytes / WORTH_BYTES).unwrap_or(MOST_EARNED);

@@ -354,6 +354,9 @@ impl Session {
                 return self.streams.put(origin.with(Phase::Sending(Content::new(bytes, &mut source.batch))));
             }
             self.write_data_header(out, start, id, (true, false));
+        } else {
+            // Some clients open the window of each stream, whatever the response will be.
+            self.frames.give_for(0, false);
         }
         if !origin.has_ended {
             self.end_early(id, out);

@@ -71,6 +71,8 @@ pub(crate) enum Timer {
     Head,
     /// The next part of a DATA frame.
     Content,
+    /// Nothing: the server, an upstream server or a device is to go on.
+    Wait,
     /// Progress of the client in reading.
     Send,
     /// The deadline has passed.
@@ -115,7 +117,7 @@ pub(crate) struct Session {
     /// Whether the connection ends after everything has been sent.
     is_over: bool,
     /// The budget for frames that request nothing.
-    frames: Budget,
+    pub(super) frames: Budget,
     /// The budget for streams that are reset, by either side.
     resets: Budget,
     /// The number of content bytes written since the send deadline last passed.

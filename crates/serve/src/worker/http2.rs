@@ -293,7 +293,8 @@ impl<T: Transport> Worker<T> {
             _ if session.is_blocked || session.is_sending() => Timer::Send,
             Begun { frame: Some(_), .. } | Begun { request: Some(_), .. } => Timer::Head,
             Begun { content: Some(_), .. } => Timer::Content,
-            _ => idle_since_ms.map_or(Timer::Send, Timer::Idle),
+            // Its time does not count as that of the client, who may have something to read just before it ends.
+            _ => idle_since_ms.map_or(Timer::Wait, Timer::Idle),
         };
         if std::mem::replace(&mut session.timer, timer) == timer {
             return;
@@ -309,7 +310,7 @@ impl<T: Transport> Worker<T> {
         let time = match timer {
             Timer::Idle(since_ms) => left(timeouts.idle, since_ms),
             Timer::Head | Timer::Content => of_head.chain(of_content).min().unwrap_or(timeouts.send),
-            Timer::Send | Timer::Passed => timeouts.send,
+            Timer::Wait | Timer::Send | Timer::Passed => timeouts.send,
         };
         match timer {
             Timer::Idle(_) => {

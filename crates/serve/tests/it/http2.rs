@@ -1282,6 +1282,21 @@ fn small_updates_of_windows_do_not_end_a_download() {
     }
 }
 
+/// Some browsers open the window of each stream. Responses without content once earned no frames for that.
+#[test]
+fn a_window_for_each_response_without_content_is_no_flood() {
+    for (site, _clock) in timed(&[("small", b"small")]) {
+        let mut client = H2::to(&site);
+        for number in 0..1500 {
+            let id = 2 * number + 1;
+            client.ask(id, "HEAD", "/small", &[], true);
+            client.write(|out| frame::write_window_update(id, 1_000_000, out));
+            assert_eq!(client.response(id).status(), "200", "{number}");
+        }
+        assert_eq!(site.end().http2_failed, 0);
+    }
+}
+
 /// A frame for each byte costs the server much and the client little.
 #[test]
 fn windows_that_are_opened_by_a_byte_end_the_connection() {
