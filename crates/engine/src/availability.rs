@@ -27,7 +27,7 @@ pub fn availability(registry: &[Entry], study: Study, host: &Host) -> Vec<Availa
             let (mut cases, mut unavailable) = (Vec::new(), Vec::new());
             for settings in variants(entry, study, host.clock.unit, &[], &[]) {
                 let label = label(entry, &settings, study);
-                match (entry.support)(host, &settings) {
+                match entry.supports(host, &settings, study) {
                     Support::Yes => cases.push(label),
                     Support::No(reason) => unavailable.push((label, reason)),
                 }

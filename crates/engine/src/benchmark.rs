@@ -113,6 +113,8 @@ pub struct Cost {
     pub descriptors_each: u64,
     /// Space in the scratch directory in total, in bytes.
     pub disk_bytes: u64,
+    /// Whether the files stay from pass to pass, until the run ends. Cases of a benchmark share files of equal size.
+    pub keeps_files: bool,
     /// Memory of the worker itself for each step of the plan, in bytes, allocated before the first step. Only for
     /// benchmarks whose objects take address space of the worker, which bounds them together with the samples.
     pub worker_bytes_each: u64,

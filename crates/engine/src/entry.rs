@@ -106,6 +106,14 @@ impl Entry {
         self.parameters.iter().find(|one| one.name == "n").and_then(of).unwrap_or(u64::MAX)
     }
 
+    /// Returns whether the host supports a case with these settings. The benchmark gets the number of steps that `auto`
+    /// stands for.
+    pub fn supports(&self, host: &Host, settings: &Settings, study: Study) -> Support {
+        let mut settings = settings.clone();
+        settings.set("n", &self.steps(host, &settings, study).to_string());
+        (self.support)(host, &settings)
+    }
+
     /// Returns the number of steps of a case with these settings, before the resources of the host reduce it.
     pub fn steps(&self, host: &Host, settings: &Settings, study: Study) -> u64 {
         match settings.count("n") {

@@ -85,7 +85,7 @@ impl Plan {
         let named: Vec<String> = request.names.iter().cloned().chain(named).collect();
         let chosen = choose(registry, &named)?;
         let overrides = overrides(registry, &chosen, &request.settings)?;
-        let free = Free { headroom: headroom(), scratch_bytes: scratch_free_bytes };
+        let mut free = Free { headroom: headroom(), scratch_bytes: scratch_free_bytes, files: BTreeSet::new() };
         let (mut cases, mut skips) = (Vec::new(), Vec::new());
         for entry in chosen {
             let own: Vec<Override> = overrides.iter().copied().filter(|one| one.benchmark == entry.name).collect();
@@ -111,9 +111,9 @@ impl Plan {
                     continue;
                 }
                 labels.push(label.clone());
-                let size = match (entry.support)(&host, &settings) {
+                let size = match entry.supports(&host, &settings, request.study) {
                     Support::No(reason) => Err(reason),
-                    Support::Yes => fit(entry, &settings, request.study, &host, &free),
+                    Support::Yes => fit(entry, &settings, request.study, &host, &mut free),
                 };
                 match size {
                     Err(reason) => skips.push(Skip { label, reason }),

@@ -4,6 +4,7 @@ use crate::{Cost, Entry, Host, Settings, Study, lanes};
 use landau_record::schema::Reduced;
 use landau_sys::shared::Lanes;
 use landau_sys::system::Headroom;
+use std::collections::BTreeSet;
 
 /// The smallest n that is measured: fewer steps show nothing, so the case is skipped instead.
 const SMALLEST: u64 = 16;
@@ -14,6 +15,29 @@ pub(crate) struct Free {
     pub(crate) headroom: Headroom,
     /// Free bytes for the benchmarks' files.
     pub(crate) scratch_bytes: Option<u64>,
+    /// The files of the cases that were planned before, which stay until the run ends: benchmark and size in bytes.
+    /// Cases of a benchmark share files of equal size.
+    pub(crate) files: BTreeSet<(&'static str, u64)>,
+}
+
+impl Free {
+    /// Reserves room for the files of a case. Returns the bytes that are free if they do not fit.
+    fn reserve(
+        &mut self,
+        benchmark: &'static str,
+        Cost { disk_bytes: bytes, keeps_files, .. }: &Cost,
+    ) -> Result<(), u64> {
+        let (bytes, own) = (*bytes, (benchmark, *bytes));
+        let others: u64 = self.files.iter().filter(|file| **file != own).map(|file| file.1).sum();
+        let free = self.scratch_bytes.map(|free| free.saturating_sub(others));
+        if let Some(free) = free.filter(|&free| free < bytes) {
+            return Err(free);
+        }
+        if *keeps_files {
+            self.files.insert(own);
+        }
+        Ok(())
+    }
 }
 
 /// Returns the number of steps that fits, and the requested number if that was larger. The error says why none fits.
@@ -22,31 +46,30 @@ pub(crate) fn fit(
     settings: &Settings,
     study: Study,
     host: &Host,
-    free: &Free,
+    free: &mut Free,
 ) -> Result<(u64, Option<Reduced>), String> {
     let requested = entry.steps(host, settings, study);
     let mut settings = settings.clone();
     settings.set("n", &requested.to_string());
     let cost = (entry.cost)(&settings);
-    if let Some(bytes) = free.scratch_bytes.filter(|&bytes| bytes < cost.disk_bytes) {
-        return Err(format!(
-            "its files need {} MiB and their directory has {} MiB free; choose another directory with --dir",
-            cost.disk_bytes >> 20,
-            bytes >> 20
-        ));
-    }
     let lanes_bytes = lanes_bytes(entry, &settings, requested);
     let tightest = bounds(lanes_bytes, &cost, requested, &free.headroom).into_iter().min_by_key(|(n, _)| *n);
     let (n, reason) = tightest.unwrap_or_else(|| {
         (0, "the free resources cannot be read (on Linux they are in /proc: is it mounted?)".to_owned())
     });
-    if n >= requested {
-        return Ok((requested, None));
-    }
-    if n < SMALLEST {
+    if n < requested.min(SMALLEST) {
         return Err(format!("the host has no room for it: {reason}"));
     }
-    Ok((n, Some(Reduced { requested, reason })))
+    free.reserve(entry.name, &cost).map_err(|bytes| {
+        let beside = if free.files.is_empty() { "" } else { " beside the files of other cases" };
+        format!(
+            "its files need {} MiB and their directory has {} MiB free{beside}; choose another directory with --dir",
+            cost.disk_bytes >> 20,
+            bytes >> 20
+        )
+    })?;
+    let is_reduced = n < requested;
+    Ok((n.min(requested), is_reduced.then_some(Reduced { requested, reason })))
 }
 
 /// Returns the size of the lanes of the samples of `n` steps, in bytes.
@@ -94,11 +117,29 @@ mod tests {
             Headroom { memory_bytes: Some(1 << 40), processes: Some((1_000, "a limit".to_owned())), descriptors: None };
         let settings = Settings::of_study(REGISTRY[0].parameters, Study::Full);
         let fit = |headroom: Headroom| {
-            fit(&REGISTRY[0], &settings, Study::Full, &Host::default(), &Free { headroom, scratch_bytes: None })
+            let mut free = Free { headroom, scratch_bytes: None, files: BTreeSet::new() };
+            fit(&REGISTRY[0], &settings, Study::Full, &Host::default(), &mut free)
         };
         let reduced = Reduced { requested: 1_000, reason: "a limit; a tenth is kept free".to_owned() };
         assert_eq!(fit(headroom.clone()), Ok((900, Some(reduced))));
         let none = Headroom { processes: Some((9, "full".to_owned())), ..headroom };
         assert!(fit(none).unwrap_err().contains("no room"));
+    }
+
+    /// Guards against cases whose files fit one by one, but not together.
+    #[test]
+    fn the_files_of_all_cases_have_room_together() {
+        let headroom = Headroom { memory_bytes: None, processes: None, descriptors: None };
+        let mut free = Free { headroom, scratch_bytes: Some(300), files: BTreeSet::new() };
+        let mut reserve = |benchmark, disk_bytes, keeps_files| {
+            free.reserve(benchmark, &Cost { disk_bytes, keeps_files, ..Cost::default() })
+        };
+        assert_eq!([reserve("files", 300, false), reserve("files", 250, false)], [Ok(()), Ok(())], "one after another");
+        assert_eq!([reserve("mmap", 200, true), reserve("mmap", 200, true)], [Ok(()), Ok(())], "they share the file");
+        assert_eq!([reserve("mmap", 150, true), reserve("download", 101, true)], [Err(100), Err(100)]);
+        assert_eq!([reserve("download", 100, true), reserve("open", 0, false)], [Ok(()), Ok(())]);
+        free.scratch_bytes = None;
+        let huge = Cost { disk_bytes: 1 << 40, keeps_files: true, ..Cost::default() };
+        assert_eq!(free.reserve("download", &huge), Ok(()), "it is unknown");
     }
 }

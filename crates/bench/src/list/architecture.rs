@@ -203,12 +203,13 @@ impl Benchmark for Architecture {
         if architecture.name == "prefork" && cfg!(target_os = "linux") && !lists_children() {
             return Support::No("/proc lists no children, so a pool's processor time would be unknown".to_owned());
         }
-        if architecture.name == "prefork"
+        let members = settings.count("pool");
+        if architecture.has_pool
             && let Some((room, why)) = headroom().processes
-            && pool(settings, settings.count("n")) > room / 2
+            && members > room / 2
         {
-            let members = pool(settings, settings.count("n"));
-            return Support::No(format!("a pool of {members} processes is too large: {why}"));
+            let tasks = if architecture.name == "prefork" { "processes" } else { "threads" };
+            return Support::No(format!("a pool of {members} {tasks} is too large: {why}"));
         }
         if architecture.name == "exec"
             && let Err(reason) = image("dynamic")
@@ -258,7 +259,10 @@ impl Benchmark for Architecture {
     }
 
     fn cost(settings: &Settings) -> Cost {
-        let has_pool = of(settings).is_ok_and(|one| one.has_pool) && pool(settings, 0) == 0;
+        let is_pool = of(settings).is_ok_and(|one| one.has_pool);
+        let has_pool = is_pool && pool(settings, 0) == 0;
+        let member_bytes = if settings.is("architecture", "prefork") { 300 << 10 } else { 32 << 10 };
+        let pool_bytes = if is_pool { pool(settings, 0) * member_bytes } else { 0 };
         let is_process = ends_processes(settings) || (has_pool && settings.is("architecture", "prefork"));
         let is_each = is_process || has_pool || settings.is("architecture", "thread");
         // A process has a stack, page tables and pages that it writes to: 97 KiB of pages with `exec` and 25 KiB
@@ -273,7 +277,7 @@ impl Benchmark for Architecture {
             // Both ends of a connection.
             memory_bytes_each: 8_000 + handler_bytes,
             page_bytes_each,
-            memory_bytes: 64 << 20,
+            memory_bytes: (64 << 20) + pool_bytes,
             descriptors_each: 1,
             // A process may still be ending when its connection is replaced.
             processes_each: 2 * u64::from(is_each),

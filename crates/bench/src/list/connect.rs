@@ -116,12 +116,13 @@ pub(crate) fn auto_n(host: &Host, settings: &Settings, study: Study) -> u64 {
 }
 
 /// Returns the measured cost of both ends of a connection. The server's descriptor belongs to another process.
-pub(crate) fn cost() -> Cost {
+pub(crate) fn cost(settings: &Settings) -> Cost {
     Cost {
         memory_bytes_each: 8_000,
         memory_bytes: 64 << 20,
         descriptors_each: 1,
-        disk_bytes: 1 << 20,
+        disk_bytes: (1 << 20) + settings.bytes("file"),
+        keeps_files: true,
         ..Cost::default()
     }
 }
@@ -164,8 +165,8 @@ impl Benchmark for Connect {
         auto_n(host, settings, study)
     }
 
-    fn cost(_: &Settings) -> Cost {
-        cost()
+    fn cost(settings: &Settings) -> Cost {
+        cost(settings)
     }
 
     fn uses_other_processors(_: &Settings) -> bool {

@@ -164,7 +164,7 @@ impl Benchmark for Download {
     fn cost(settings: &Settings) -> Cost {
         let files = file_count(settings);
         let disk_bytes = image_bytes(files, settings.count("n") * MIB);
-        Cost { memory_bytes: 64 << 20, disk_bytes, ..Cost::default() }
+        Cost { memory_bytes: 64 << 20, disk_bytes, keeps_files: true, ..Cost::default() }
     }
 
     fn step_us(_: &Settings) -> u64 {

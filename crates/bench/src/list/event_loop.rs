@@ -178,7 +178,8 @@ impl Benchmark for EventLoop {
             random: ChaCha8Rng::seed_from_u64(context.seed),
             watched: Vec::with_capacity(all),
             peers: Vec::with_capacity(all),
-            first_peer: (get(Resource::Descriptors)?.0 / 2).min(1 << 30) as RawFd,
+            // Above the watched ends. A table of descriptors up to a huge limit would take gigabytes.
+            first_peer: (get(Resource::Descriptors)?.0 / 2).min(all as u64 + 64) as RawFd,
             chosen: Vec::with_capacity(active as usize),
             is_pending: vec![false; all],
             spurious: 0,

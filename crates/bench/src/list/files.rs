@@ -344,7 +344,8 @@ impl Benchmark for Files {
         let page_bytes_each = settings.bytes("size");
         let memory_bytes_each = 1_200 + page_bytes_each;
         let memory_bytes = 16 << 20;
-        Cost { memory_bytes_each, page_bytes_each, memory_bytes, disk_bytes, ..Cost::default() }
+        let keeps_files = !settings.is("filesystem", "folder");
+        Cost { memory_bytes_each, page_bytes_each, memory_bytes, disk_bytes, keeps_files, ..Cost::default() }
     }
 
     fn step_us(settings: &Settings) -> u64 {

@@ -59,7 +59,14 @@ impl Benchmark for MapFiles {
     fn cost(settings: &Settings) -> Cost {
         // A file of 150 bytes uses a block and an inode.
         let disk_bytes = settings.count("n") * 4_608;
-        Cost { memory_bytes_each: 2_500, memory_bytes: disk_bytes, descriptors_each: 1, disk_bytes, ..Cost::default() }
+        Cost {
+            memory_bytes_each: 2_500,
+            memory_bytes: disk_bytes,
+            descriptors_each: 1,
+            disk_bytes,
+            keeps_files: true,
+            ..Cost::default()
+        }
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {

@@ -114,7 +114,14 @@ impl Benchmark for Mmap {
         let bytes = settings.bytes("file");
         // An entry of the order, and one of the list of mappings.
         let worker_bytes_each = (size_of::<u64>() + size_of::<Mapping>()) as u64;
-        Cost { memory_bytes_each: 220, memory_bytes: bytes, disk_bytes: bytes, worker_bytes_each, ..Cost::default() }
+        Cost {
+            memory_bytes_each: 220,
+            memory_bytes: bytes,
+            disk_bytes: bytes,
+            keeps_files: true,
+            worker_bytes_each,
+            ..Cost::default()
+        }
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {

@@ -68,8 +68,8 @@ impl Benchmark for Request {
         connect::auto_n(host, settings, study)
     }
 
-    fn cost(_: &Settings) -> Cost {
-        connect::cost()
+    fn cost(settings: &Settings) -> Cost {
+        connect::cost(settings)
     }
 
     fn uses_other_processors(_: &Settings) -> bool {

@@ -102,7 +102,7 @@ impl Benchmark for Tcp {
 
     fn cost(settings: &Settings) -> Cost {
         let disk_bytes = settings.bytes("response").max(1 << 20);
-        Cost { memory_bytes_each: 8_000, descriptors_each: 2, disk_bytes, ..Cost::default() }
+        Cost { memory_bytes_each: 8_000, descriptors_each: 2, disk_bytes, keeps_files: true, ..Cost::default() }
     }
 
     fn step_us(_: &Settings) -> u64 {

@@ -15,6 +15,7 @@ use landau_engine::{Context, Host, Settings, Stop, Support, Unit};
 use landau_reactor::Backend;
 use landau_sys::{socket, stream};
 use std::fs;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -255,7 +256,15 @@ pub(crate) fn document_root(context: &Context) -> Result<PathBuf, Stop> {
     fs::create_dir_all(&root).map_err(io)?;
     let path = root.join(FILE);
     if fs::metadata(&path).map_or(u64::MAX, |meta| meta.len()) != bytes {
-        fs::write(&path, "landau\n".bytes().cycle().take(bytes as usize).collect::<Vec<_>>()).map_err(io)?;
+        let block = "landau\n".repeat(64 << 10);
+        let mut file = fs::File::create(&path).map_err(io)?;
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(block.len() as u64) as usize;
+            file.write_all(&block.as_bytes()[..part]).map_err(io)?;
+            left -= part as u64;
+            context.progress.report();
+        }
     }
     Ok(root)
 }

@@ -62,8 +62,9 @@ impl Server {
         let readiness = kind.readiness();
         let reports_address = matches!(readiness, Readiness::ReportsAddress(_));
         let port = if reports_address { 0 } else { free_port()? };
-        let start =
-            Start { settings, root, directory: &directory, port, descriptors: limit.min(1 << 20), tuning: None };
+        // Some servers allocate memory for each connection that their limit allows.
+        let descriptors = limit.min(4 * context.n + 4_096);
+        let start = Start { settings, root, directory: &directory, port, descriptors, tuning: None };
         let mut command = kind.configure(&start)?;
         let log = directory.join("stderr.log");
         command.stdin(Stdio::null()).stderr(File::create(&log).map_err(|error| Stop::io("open", &error))?);

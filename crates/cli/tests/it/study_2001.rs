@@ -328,6 +328,17 @@ fn every_architecture_works_for_connections_that_stay() {
     }
 }
 
+/// With the default number of connections such a pool was once only found too small when a pass failed.
+#[test]
+fn a_pool_that_is_too_small_is_skipped() {
+    let room = Room::new();
+    let sets = ["architecture=thread-pool", "workload=work", "pool=10"].map(|set| format!("architecture.{set}"));
+    let words = ["run", "architecture", "--study", "quick", "--passes", "1", "--output", "r", "--no-report"];
+    let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    let ran = room.landau(&[&words[..], &sets].concat());
+    assert!(ran.err.contains("a pool of 10 serves only 10 of 64 persistent connections; set pool=0"), "{ran:?}");
+}
+
 /// An edge-triggered event loop that does not clear a readiness that it has used up would never sleep again.
 #[test]
 #[cfg(target_os = "linux")]
