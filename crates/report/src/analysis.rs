@@ -35,7 +35,7 @@ pub struct CaseStudy<'r> {
     pub limit: Option<LimitMet<'r>>,
     /// Crashes of the kernel during the case.
     pub crashes: Vec<&'r Crash>,
-    /// The facts of all passes by name: one value, or several if passes differ.
+    /// The facts by name: the value of each pass that has one, in the order of the passes.
     pub facts: BTreeMap<&'r str, Vec<&'r Fact>>,
     /// A sentence for each failed pass.
     pub failures: Vec<String>,
@@ -222,10 +222,7 @@ impl<'r> CaseStudy<'r> {
         });
         let mut facts: BTreeMap<&str, Vec<&Fact>> = BTreeMap::new();
         for (name, value) in ends().flat_map(|end| end.facts.iter()) {
-            let values = facts.entry(name).or_default();
-            if !values.contains(&value) {
-                values.push(value);
-            }
+            facts.entry(name).or_default().push(value);
         }
         let failures = passes.iter().filter(|pass| has_failed(pass)).map(|pass| {
             let error = pass.end.as_ref().and_then(|end| end.error.as_deref()).unwrap_or("no reason was recorded");

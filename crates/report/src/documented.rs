@@ -139,6 +139,7 @@ fn evidence() -> Vec<Evidence> {
         Evidence::Interval,
         Evidence::Exponent { outcome: Outcome::Varies },
         Evidence::Cliff { n: ONE, factor: 3.0 },
+        Evidence::Jump { factor: 1.7 },
         Evidence::None { reached: 1.0 },
         Evidence::TooShort { reached: 1.0 },
         Evidence::OutOfRange { first: 1.0, last: 2.0 },
@@ -155,6 +156,7 @@ fn evidence() -> Vec<Evidence> {
             | Evidence::Laws { .. }
             | Evidence::Exponent { .. }
             | Evidence::Cliff { .. }
+            | Evidence::Jump { .. }
             | Evidence::Outliers { .. }
             | Evidence::None { .. }
             | Evidence::TooShort { .. }

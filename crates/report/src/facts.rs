@@ -44,7 +44,7 @@ pub(crate) fn is_at_n(name: &str) -> bool {
     at_n(name).is_some()
 }
 
-/// Returns the values of facts that apply to one n, by n: the distinct values of all passes.
+/// Returns the values of facts that apply to one n, by n: one for each pass that has it.
 pub(crate) fn by_n(study: &CaseStudy<'_>, name: &str) -> BTreeMap<u64, Vec<f64>> {
     let of = |(full, values): (&&str, &Vec<&Fact>)| {
         let (_, n) = at_n(full).filter(|(other, _)| *other == name)?;
@@ -67,7 +67,15 @@ pub fn value(values: &[&Fact]) -> String {
             let (low, high) = (in_unit(low, *unit), in_unit(high, *unit));
             if low == high { low } else { format!("{low} to {high}") }
         }
-        _ => values.iter().map(|fact| one(fact)).collect::<Vec<_>>().join(" or "),
+        _ => {
+            let mut texts: Vec<String> = Vec::new();
+            for text in values.iter().map(|fact| one(fact)) {
+                if !texts.contains(&text) {
+                    texts.push(text);
+                }
+            }
+            texts.join(" or ")
+        }
     }
 }
 

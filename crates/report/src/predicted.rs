@@ -14,7 +14,7 @@ use crate::quantity::Unit;
 use crate::{Analysis, unit_of};
 pub use check::Checked;
 use landau_claims::Subject;
-use landau_stats::{Estimate, Judgement};
+use landau_stats::{Estimate, Judgement, Point};
 use serde::Serialize;
 pub use sum::{Term, parse};
 
@@ -107,7 +107,7 @@ pub(crate) fn beside_calls(analysis: &Analysis<'_>) -> (Vec<Checked>, Vec<String
 /// Returns the cost of a term from the first record that has its curve.
 fn part(term: &Term, n: f64, analyses: &[Analysis<'_>]) -> Result<Part, String> {
     let (record, (study, phase)) = curve(&term.name, analyses)?;
-    let at = at(&phase.verdict.all, largest_n(&phase.curve), n)
+    let at = at(&phase.verdict.all, reached(&phase.curve, phase.verdict.all.unit), n)
         .map_err(|why| format!("{} at {}: {why}", term.name, crate::quantity::count(n)))?;
     Ok(Part {
         term: term.name.clone(),
@@ -184,16 +184,22 @@ fn subjects(name: &str) -> Vec<Subject> {
     vec![subject(CALLS, vec![call.to_owned()]), subject(name, Vec::new())]
 }
 
-/// Returns the largest n of a curve.
-fn largest_n(curve: &landau_stats::Curve) -> f64 {
-    let largest = curve.passes.iter().flat_map(|pass| pass.n.iter()).max();
-    f64::from(largest.copied().unwrap_or(1))
+/// Returns the largest n of a curve. One pass has no interval, so times need two, unless there is only one.
+fn reached(curve: &landau_stats::Curve, unit: Unit) -> f64 {
+    let mut ends: Vec<u32> = curve.passes.iter().filter_map(|pass| pass.n.iter().max().copied()).collect();
+    ends.sort_unstable_by(|a, b| b.cmp(a));
+    let second = ends.get(1).filter(|_| unit != Unit::Instructions);
+    f64::from(second.or(ends.first()).copied().unwrap_or(1))
 }
 
 /// Returns the cost at `n` of a curve that was measured to `measured_to`. Each point represents the calls around it, so
 /// the costs of the first and last points also apply below and above them.
 fn at(judged: &Judgement, measured_to: f64, n: f64) -> Result<At, String> {
-    let points: Vec<(f64, Estimate)> = judged.points.iter().map(|point| (point.n, point.cost)).collect();
+    // As in `reached`.
+    let is_sure = |point: &&Point| judged.unit == Unit::Instructions || point.passes > 1;
+    let has_sure = judged.points.iter().any(|point| is_sure(&point));
+    let used = judged.points.iter().filter(|point| !has_sure || is_sure(point));
+    let points: Vec<(f64, Estimate)> = used.map(|point| (point.n, point.cost)).collect();
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return Err("its curve has no points".to_owned());
     };

@@ -65,6 +65,11 @@ pub enum Evidence {
         /// Cost just after it over cost just before it.
         factor: f64,
     },
+    /// A jump just before the judged range, after too few calls for a cliff.
+    Jump {
+        /// Cost after it over cost before it.
+        factor: f64,
+    },
     /// Recurring outliers.
     Outliers {
         /// The first n.
@@ -214,11 +219,13 @@ impl Subject<'_> {
             }
             // A jump soon after the start is certain, although the costs before it are too few to be judged.
             if let Some(jump) = judgement.jump_before.filter(|jump| !is_inside(*jump, within)) {
-                return Decision::new(Answer::Fail, Some(Estimate::bare(jump)), Evidence::Interval);
+                return Decision::new(Answer::Fail, None, Evidence::Jump { factor: jump });
             }
             let answer = answer_of_constant(judgement, within);
             let evidence = match judgement.outcome {
                 Outcome::Unresolved { reason, .. } => Evidence::NotResolved { reason },
+                // The growth from end to end says nothing of the points between.
+                Outcome::Varies => of_laws(judgement),
                 _ => Evidence::Interval,
             };
             Decision { more_passes: more(judgement), ..Decision::new(answer, judgement.growth, evidence) }
@@ -236,10 +243,14 @@ impl Subject<'_> {
         if self.options.unit != Unit::Instructions || is_revoked || costs.len() < 2 {
             return None;
         }
-        let is_flat = costs.iter().all(|cost| is_inside(cost / costs[0], within));
-        let growth = judgement.growth.or_else(|| costs.last().map(|cost| Estimate::bare(cost / costs[0])));
-        let answer = if is_flat { Answer::Pass } else { Answer::Fail };
-        Some(Decision::new(answer, growth, Evidence::Interval))
+        let ratios = || costs.iter().map(|cost| cost / costs[0]);
+        if ratios().all(|ratio| is_inside(ratio, within)) {
+            let growth = judgement.growth.or_else(|| ratios().next_back().map(Estimate::bare));
+            return Some(Decision::new(Answer::Pass, growth, Evidence::Interval));
+        }
+        // The cost may return to that at the start.
+        let farthest = ratios().max_by(|a, b| a.ln().abs().total_cmp(&b.ln().abs()));
+        Some(Decision::new(Answer::Fail, farthest.map(Estimate::bare), Evidence::Interval))
     }
 
     /// Decides whether the curve follows a law; `family` holds the names in the dictionary that count as that law.

@@ -69,8 +69,8 @@ pub struct Judgement {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
-    /// O(1): the cost at every n is shown to be within `within` (a fraction) of that at the start: from ×(1 − δ) to
-    /// ×(1 + δ).
+    /// O(1): the growth from the start to the end is shown to be within `within` (a fraction), and so is the deviation
+    /// of each eighth of the range from the mean (counts: that of each point from the middle).
     Flat {
         /// The margin that was shown.
         within: f64,

@@ -175,13 +175,13 @@ fn in_all(places: &[Place<'_>], records: usize) -> Option<Finding> {
     let (from, to) = first.phase.verdict.all.range?;
     let law = symbol.map_or("by no simple law".to_owned(), |symbol| format!("by {symbol}"));
     let range = if digits(low) == digits(high) { factor(low) } else { format!("{}–{}", factor(low), digits(high)) };
-    let text = format!(
-        "{} grows in every record, {law}: {range} from {} to {} {}.",
-        told(first.study, first.phase),
-        count(from),
-        count(to),
-        first.study.case.axis
-    );
+    let is_same = |(begin, end)| ends::is_same_n(begin, from) && ends::is_same_n(end, to);
+    let over = if verdicts().all(|verdict| verdict.all.range.is_some_and(is_same)) {
+        format!("from {} to {} {}", count(from), count(to), first.study.case.axis)
+    } else {
+        format!("each over its own range of {}", first.study.case.axis)
+    };
+    let text = format!("{} grows in every record, {law}: {range} {over}.", told(first.study, first.phase));
     let ranks = places
         .iter()
         .map(|place| weight::weight(weight::change(&place.phase.verdict), weight::of_phase(place.study, place.phase)));

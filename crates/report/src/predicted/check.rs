@@ -177,7 +177,7 @@ fn averaged(sum: &str, last: f64, analyses: &[Analysis<'_>]) -> Result<f64, Stri
     let mut total = 0.0;
     for term in parse(sum)? {
         let (_, (_, phase)) = curve(&term.name, analyses)?;
-        let measured_to = super::largest_n(&phase.curve);
+        let measured_to = super::reached(&phase.curve, phase.verdict.all.unit);
         for place in 0..PLACES {
             let n = (last * (place as f64 + 0.5) / PLACES as f64).max(1.0);
             let at = super::at(&phase.verdict.all, measured_to, n).map_err(|why| format!("{}: {why}", term.name))?;

@@ -1,17 +1,18 @@
 //! A prediction as text.
 
 use super::{Checked, Part, Predicted};
-use crate::quantity::{FormatCost, count, digits, duration, factor, percent};
+use crate::quantity::{FormatCost, Unit, count, digits, duration, factor, percent};
 use crate::table::{Layout, plain, wrapped};
+use landau_stats::Estimate;
 
 impl Predicted {
     /// Renders the prediction: a sentence, its terms, and the servers.
     pub fn render(&self, layout: Layout) -> String {
-        let range = self.unit.costs(self.cost.low, self.cost.high);
         let head = format!(
-            "{} costs {} (95%: {range}) at {} {}.",
+            "{} costs {}{} at {} {}.",
             self.sum,
             self.unit.cost(self.cost.value),
+            self.interval(),
             count(self.n),
             self.terms.first().map_or("objects", |part| part.axis.as_str()),
         );
@@ -25,6 +26,7 @@ impl Predicted {
             paragraphs.push(wrapped(&text, layout));
         }
         paragraphs.push(self.table());
+        paragraphs.extend(self.without_interval(layout));
         paragraphs.extend(self.axes(layout));
         paragraphs.extend(self.servers.iter().map(|server| wrapped(&server.sentence(), layout)));
         if self.servers.is_empty() && self.notes.is_empty() {
@@ -35,6 +37,26 @@ impl Predicted {
         paragraphs.extend(self.notes.iter().map(|note| wrapped(note, layout)));
         let trimmed: Vec<&str> = paragraphs.iter().map(|text| text.trim_end()).collect();
         format!("{}\n", trimmed.join("\n\n"))
+    }
+
+    /// Returns the interval in brackets. Counts have the range of the passes.
+    fn interval(&self) -> String {
+        let range = self.unit.costs(self.cost.low, self.cost.high);
+        match (is_bare(&self.cost), self.unit) {
+            (true, Unit::Instructions) => String::new(),
+            (false, Unit::Instructions) => format!(" (passes: {range})"),
+            (true, _) => " (one pass: no interval)".to_owned(),
+            (false, _) => format!(" (95%: {range})"),
+        }
+    }
+
+    /// Returns a note if some terms, but not all, have no interval.
+    fn without_interval(&self, layout: Layout) -> Option<String> {
+        let bare: Vec<&str> =
+            self.terms.iter().filter(|part| is_bare(&part.cost)).map(|part| part.term.as_str()).collect();
+        let is_some = !bare.is_empty() && bare.len() < self.terms.len() && self.unit != Unit::Instructions;
+        let text = format!("One pass has no interval, so that of the sum lacks the error of {}.", bare.join(", "));
+        is_some.then(|| wrapped(&text, layout))
     }
 
     fn table(&self) -> String {
@@ -69,6 +91,11 @@ impl Predicted {
         );
         (axes.len() > 1).then(|| wrapped(&text, layout))
     }
+}
+
+/// Returns whether a cost has no interval.
+fn is_bare(cost: &Estimate) -> bool {
+    cost.low.to_bits() == cost.high.to_bits()
 }
 
 impl Checked {

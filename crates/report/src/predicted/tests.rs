@@ -44,6 +44,27 @@ fn a_cost_within_the_range_is_that_of_the_curve() {
     }
 }
 
+/// Guards against an interval of zero width from the one pass that went further than the others.
+#[test]
+fn points_of_one_pass_are_left_out() {
+    let pass = |number: u32| {
+        let n: Vec<u32> = (1..=if number == 0 { 4_000 } else { 1_000 }).collect();
+        let costs = n.iter().map(|n| u64::from(1_000 + n + 40 * number)).collect();
+        Pass { n, costs, ..Pass::default() }
+    };
+    let of = |count: u32, n: f64| {
+        let curve = Calls { passes: (0..count).map(pass).collect(), ..Calls::default() };
+        at(&judge(&curve, None, &Options::default()).all, reached(&curve, Unit::Time), n).unwrap()
+    };
+    let is_bare = |found: &At| found.cost.low.to_bits() == found.cost.high.to_bits();
+    let (within, beyond) = (of(5, 900.0), of(5, 2_000.0));
+    assert!(!is_bare(&within) && (within.measured_to, &within.law) == (1_000.0, &None), "{within:?}");
+    assert!(!is_bare(&beyond) && beyond.law.is_some(), "{beyond:?}");
+    // Without a second pass, there is a cost but no interval.
+    let alone = of(1, 3_000.0);
+    assert!(is_bare(&alone) && (alone.measured_to, &alone.law) == (4_000.0, &None), "{alone:?}");
+}
+
 /// Guards against an extrapolation that is not marked, or that does not follow its law.
 #[test]
 fn beyond_the_range_the_law_is_continued() {

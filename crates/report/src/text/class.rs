@@ -30,10 +30,13 @@ pub(crate) fn class_word(class: Class) -> &'static str {
 /// Returns what a class requires, as a sentence without a full stop. Counted costs have no intervals.
 pub(crate) fn class_about(class: Class, is_exact: bool) -> &'static str {
     match class {
-        Class::Flat if is_exact => "the cost at every n is within 10% of the cost at small n",
+        Class::Flat if is_exact => {
+            "the cost at every n is within 10% of the middle between the lowest and the highest, and that at large n \
+             within 10% of that at small n"
+        }
         Class::Flat => {
-            "the cost at every n is shown to be within 10% of the cost at small n: the whole 90% interval of its \
-             growth is in the band, and no point between leaves it"
+            "the growth from small to large n is shown to be within 10% (its whole 90% interval is), and no eighth of \
+             the range leaves the mean cost by more than 10%"
         }
         Class::Small => "the cost is shown to change with n by 5% to 15%; whether by more than 10% is not shown",
         Class::Material => "the cost is shown to change by more than 10%, by a named law or by no simple one",

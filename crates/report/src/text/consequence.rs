@@ -7,7 +7,7 @@ use crate::{CaseStudy, PhaseStudy, ends};
 /// The sentences, by benchmark and phase; `{n}` and `{cost}` are replaced. The sentence for a curve that is not listed
 /// uses its axis: "With 980 open files, a call takes 1.2 µs". An empty text means no sentence, because no program pays
 /// for a model.
-const WHO: [(&str, &str, &str); 16] = [
+const WHO: [(&str, &str, &str); 18] = [
     ("architecture", "latency", "With {n} simultaneous connections, a request waits {cost} for the end of its reply"),
     ("bind", "bind", "A program that has bound {n} ports pays {cost} for the next one"),
     ("connect", "first_byte", "With {n} open connections, a request waits {cost} for the first byte of its response"),
@@ -15,6 +15,8 @@ const WHO: [(&str, &str, &str); 16] = [
     ("event_loop", "wait", "An event loop with {n} idle descriptors pays {cost} for each wait"),
     ("event_wait", "wait", "A program that watches {n} descriptors with this call pays {cost} for each wait"),
     ("fork", "return", "A process with {n} children pays {cost} for each further fork"),
+    ("idle_connections", "idle_first_byte", "With {n} idle connections, a request waits {cost} for its first byte"),
+    ("idle_connections", "idle_last_byte", "With {n} idle connections, a request waits {cost} for its last byte"),
     ("mmap", "mmap", "A process with {n} mappings pays {cost} for each further one"),
     ("mmap", "munmap", "A process with {n} mappings pays {cost} to remove one"),
     ("pids", "allocate", ""),
@@ -27,10 +29,16 @@ const WHO: [(&str, &str, &str); 16] = [
 ];
 /// Latencies of requests, by benchmark and phase. A server answers several requests in that time, so latencies limit no
 /// rate.
-const LATENCIES: [(&str, &str); 5] = [
+const LATENCIES: [(&str, &str); 11] = [
     ("architecture", "latency"),
+    ("connect", "accept"),
     ("connect", "first_byte"),
     ("connect", "last_byte"),
+    ("idle_connections", "handshake"),
+    ("idle_connections", "idle_first_byte"),
+    ("idle_connections", "idle_last_byte"),
+    ("idle_connections", "new_first_byte"),
+    ("idle_connections", "new_last_byte"),
     ("request", "first_byte"),
     ("request", "last_byte"),
 ];
@@ -96,7 +104,7 @@ mod tests {
     fn a_latency_limits_no_rate() {
         for (benchmark, phase) in LATENCIES {
             let text = words(benchmark, phase, "open connections", Unit::Time, (979.0, 8.78e7));
-            assert!(text.contains("a request waits 87.8 ms for the") && !text.contains("a second"), "{text}");
+            assert!(text.contains(" 87.8 ms") && !text.contains("a second"), "{text}");
         }
     }
 }
