@@ -140,6 +140,7 @@ fn evidence() -> Vec<Evidence> {
         Evidence::Exponent { outcome: Outcome::Varies },
         Evidence::Cliff { n: ONE, factor: 3.0 },
         Evidence::Jump { factor: 1.7 },
+        Evidence::Farthest { at: 9.0, factor: 1.2 },
         Evidence::None { reached: 1.0 },
         Evidence::TooShort { reached: 1.0 },
         Evidence::OutOfRange { first: 1.0, last: 2.0 },
@@ -157,6 +158,7 @@ fn evidence() -> Vec<Evidence> {
             | Evidence::Exponent { .. }
             | Evidence::Cliff { .. }
             | Evidence::Jump { .. }
+            | Evidence::Farthest { .. }
             | Evidence::Outliers { .. }
             | Evidence::None { .. }
             | Evidence::TooShort { .. }

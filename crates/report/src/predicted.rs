@@ -29,7 +29,7 @@ pub struct Predicted {
     pub unit: Unit,
     /// The cost of all terms with its 95% interval.
     pub cost: Estimate,
-    /// The largest n up to which every term was measured.
+    /// The largest n up to which every term was measured, times by two passes if there are several.
     pub measured_to: f64,
     /// Whether a term was extrapolated because n exceeds the measured range.
     pub extrapolated: bool,
@@ -58,12 +58,15 @@ pub struct Part {
     pub axis: String,
     /// The cost of all its calls with its 95% interval.
     pub cost: Estimate,
-    /// The largest n of its curve.
+    /// The largest n of its curve; for times, that of two passes if there are several.
     pub measured_to: f64,
     /// Whether its cost was extrapolated.
     pub extrapolated: bool,
     /// The law by which it was extrapolated; null if it was not.
     pub law: Option<String>,
+    /// Whether its curve has a single pass.
+    #[serde(skip)]
+    pub is_of_one_pass: bool,
 }
 
 /// A cost at an n.
@@ -73,6 +76,7 @@ struct At {
     measured_to: f64,
     /// The law, if the cost was extrapolated.
     law: Option<String>,
+    is_of_one_pass: bool,
 }
 
 /// Returns the cost of the terms at `n`, or why a term has no cost there.
@@ -120,6 +124,7 @@ fn part(term: &Term, n: f64, analyses: &[Analysis<'_>]) -> Result<Part, String> 
         measured_to: at.measured_to,
         extrapolated: at.law.is_some(),
         law: at.law,
+        is_of_one_pass: at.is_of_one_pass,
     })
 }
 
@@ -198,6 +203,7 @@ fn at(judged: &Judgement, measured_to: f64, n: f64) -> Result<At, String> {
     // As in `reached`.
     let is_sure = |point: &&Point| judged.unit == Unit::Instructions || point.passes > 1;
     let has_sure = judged.points.iter().any(|point| is_sure(&point));
+    let is_of_one_pass = judged.points.iter().all(|point| point.passes < 2);
     let used = judged.points.iter().filter(|point| !has_sure || is_sure(point));
     let points: Vec<(f64, Estimate)> = used.map(|point| (point.n, point.cost)).collect();
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
@@ -209,9 +215,9 @@ fn at(judged: &Judgement, measured_to: f64, n: f64) -> Result<At, String> {
             n if n >= last.0 => last.1,
             n => between(&points, n),
         };
-        return Ok(At { cost, measured_to, law: None });
+        return Ok(At { cost, measured_to, law: None, is_of_one_pass });
     }
-    beyond(judged, n).map(|(cost, law)| At { cost, measured_to, law: Some(law) })
+    beyond(judged, n).map(|(cost, law)| At { cost, measured_to, law: Some(law), is_of_one_pass })
 }
 
 /// Interpolates between the points on both sides of `n`, on logarithmic scales.

@@ -70,6 +70,13 @@ pub enum Evidence {
         /// Cost after it over cost before it.
         factor: f64,
     },
+    /// The count that is farthest from that at small n.
+    Farthest {
+        /// Its n.
+        at: f64,
+        /// The count over that at small n.
+        factor: f64,
+    },
     /// Recurring outliers.
     Outliers {
         /// The first n.
@@ -244,13 +251,18 @@ impl Subject<'_> {
             return None;
         }
         let ratios = || costs.iter().map(|cost| cost / costs[0]);
+        let growth = judgement.growth.or_else(|| ratios().next_back().map(Estimate::bare));
         if ratios().all(|ratio| is_inside(ratio, within)) {
-            let growth = judgement.growth.or_else(|| ratios().next_back().map(Estimate::bare));
             return Some(Decision::new(Answer::Pass, growth, Evidence::Interval));
         }
-        // The cost may return to that at the start.
-        let farthest = ratios().max_by(|a, b| a.ln().abs().total_cmp(&b.ln().abs()));
-        Some(Decision::new(Answer::Fail, farthest.map(Estimate::bare), Evidence::Interval))
+        if growth.is_some_and(|growth| !is_inside(growth.value, within)) {
+            return Some(Decision::new(Answer::Fail, growth, Evidence::Interval));
+        }
+        // The cost returns towards that at the start.
+        let places = judgement.points.iter().filter(|point| point.judged).map(|point| point.n);
+        let farthest = places.zip(ratios()).max_by(|a, b| a.1.ln().abs().total_cmp(&b.1.ln().abs()));
+        let (at, factor) = farthest?;
+        Some(Decision::new(Answer::Fail, None, Evidence::Farthest { at, factor }))
     }
 
     /// Decides whether the curve follows a law; `family` holds the names in the dictionary that count as that law.

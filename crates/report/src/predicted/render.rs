@@ -3,7 +3,6 @@
 use super::{Checked, Part, Predicted};
 use crate::quantity::{FormatCost, Unit, count, digits, duration, factor, percent};
 use crate::table::{Layout, plain, wrapped};
-use landau_stats::Estimate;
 
 impl Predicted {
     /// Renders the prediction: a sentence, its terms, and the servers.
@@ -18,10 +17,13 @@ impl Predicted {
         );
         let mut paragraphs = vec![wrapped(&head, layout)];
         if self.extrapolated {
+            let is_of_one_pass = self.terms.iter().all(|part| part.is_of_one_pass);
+            let has_intervals = self.unit != Unit::Instructions && !is_of_one_pass;
             let text = format!(
-                "Extrapolated: the calls were measured up to {}. Beyond that, the costs follow from their laws, which \
-                 these records cannot verify.",
-                count(self.measured_to)
+                "Extrapolated: the calls were measured up to {}{}. Beyond that, the costs follow from their laws, \
+                 which these records cannot verify.",
+                count(self.measured_to),
+                if has_intervals { " by at least two passes" } else { "" }
             );
             paragraphs.push(wrapped(&text, layout));
         }
@@ -42,18 +44,19 @@ impl Predicted {
     /// Returns the interval in brackets. Counts have the range of the passes.
     fn interval(&self) -> String {
         let range = self.unit.costs(self.cost.low, self.cost.high);
-        match (is_bare(&self.cost), self.unit) {
-            (true, Unit::Instructions) => String::new(),
-            (false, Unit::Instructions) => format!(" (passes: {range})"),
-            (true, _) => " (one pass: no interval)".to_owned(),
-            (false, _) => format!(" (95%: {range})"),
+        let is_equal = self.cost.low.to_bits() == self.cost.high.to_bits();
+        match self.unit {
+            Unit::Instructions if is_equal => String::new(),
+            Unit::Instructions => format!(" (passes: {range})"),
+            _ if self.terms.iter().all(|part| part.is_of_one_pass) => " (one pass: no interval)".to_owned(),
+            _ => format!(" (95%: {range})"),
         }
     }
 
     /// Returns a note if some terms, but not all, have no interval.
     fn without_interval(&self, layout: Layout) -> Option<String> {
         let bare: Vec<&str> =
-            self.terms.iter().filter(|part| is_bare(&part.cost)).map(|part| part.term.as_str()).collect();
+            self.terms.iter().filter(|part| part.is_of_one_pass).map(|part| part.term.as_str()).collect();
         let is_some = !bare.is_empty() && bare.len() < self.terms.len() && self.unit != Unit::Instructions;
         let text = format!("One pass has no interval, so that of the sum lacks the error of {}.", bare.join(", "));
         is_some.then(|| wrapped(&text, layout))
@@ -91,11 +94,6 @@ impl Predicted {
         );
         (axes.len() > 1).then(|| wrapped(&text, layout))
     }
-}
-
-/// Returns whether a cost has no interval.
-fn is_bare(cost: &Estimate) -> bool {
-    cost.low.to_bits() == cost.high.to_bits()
 }
 
 impl Checked {

@@ -56,7 +56,10 @@ fn points_of_one_pass_are_left_out() {
         let curve = Calls { passes: (0..count).map(pass).collect(), ..Calls::default() };
         at(&judge(&curve, None, &Options::default()).all, reached(&curve, Unit::Time), n).unwrap()
     };
-    let is_bare = |found: &At| found.cost.low.to_bits() == found.cost.high.to_bits();
+    let is_bare = |found: &At| {
+        assert_eq!(found.is_of_one_pass, found.cost.low.to_bits() == found.cost.high.to_bits());
+        found.is_of_one_pass
+    };
     let (within, beyond) = (of(5, 900.0), of(5, 2_000.0));
     assert!(!is_bare(&within) && (within.measured_to, &within.law) == (1_000.0, &None), "{within:?}");
     assert!(!is_bare(&beyond) && beyond.law.is_some(), "{beyond:?}");
@@ -99,6 +102,7 @@ fn half_widths_of_one_case_add_up() {
         axis: "open files".to_owned(),
         cost: Estimate { value, low: value - half, high: value + half },
         measured_to: 10.0,
+        is_of_one_pass: false,
         extrapolated: false,
         law: None,
     };

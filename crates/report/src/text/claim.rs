@@ -18,6 +18,9 @@ pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>
         Evidence::Laws { outcome, rivals } => laws(outcome, rivals, decision.value, unit),
         Evidence::Exponent { .. } => exponent(decision.value, unit),
         Evidence::Cliff { n, factor: jump } => cliff(claim, decision, (n.value, *jump), unit),
+        Evidence::Farthest { at, factor: by } => {
+            format!("at n = {} the cost is {} of that at small n", count(*at), factor(*by))
+        }
         Evidence::Jump { factor: jump } => format!("the cost jumps by {} just before the judged range", factor(*jump)),
         Evidence::Outliers { first_n, count: many, rule, factor: by } => {
             let place = match (rule, many) {

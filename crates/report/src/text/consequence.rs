@@ -7,7 +7,7 @@ use crate::{CaseStudy, PhaseStudy, ends};
 /// The sentences, by benchmark and phase; `{n}` and `{cost}` are replaced. The sentence for a curve that is not listed
 /// uses its axis: "With 980 open files, a call takes 1.2 µs". An empty text means no sentence, because no program pays
 /// for a model.
-const WHO: [(&str, &str, &str); 18] = [
+const WHO: [(&str, &str, &str); 16] = [
     ("architecture", "latency", "With {n} simultaneous connections, a request waits {cost} for the end of its reply"),
     ("bind", "bind", "A program that has bound {n} ports pays {cost} for the next one"),
     ("connect", "first_byte", "With {n} open connections, a request waits {cost} for the first byte of its response"),
@@ -15,8 +15,6 @@ const WHO: [(&str, &str, &str); 18] = [
     ("event_loop", "wait", "An event loop with {n} idle descriptors pays {cost} for each wait"),
     ("event_wait", "wait", "A program that watches {n} descriptors with this call pays {cost} for each wait"),
     ("fork", "return", "A process with {n} children pays {cost} for each further fork"),
-    ("idle_connections", "idle_first_byte", "With {n} idle connections, a request waits {cost} for its first byte"),
-    ("idle_connections", "idle_last_byte", "With {n} idle connections, a request waits {cost} for its last byte"),
     ("mmap", "mmap", "A process with {n} mappings pays {cost} for each further one"),
     ("mmap", "munmap", "A process with {n} mappings pays {cost} to remove one"),
     ("pids", "allocate", ""),
@@ -60,14 +58,16 @@ pub(crate) fn consequence(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Stri
 fn words(benchmark: &str, phase: &str, axis: &str, unit: Unit, (n, cost): (f64, f64)) -> String {
     let own = WHO.iter().find(|one| one.0 == benchmark && one.1 == phase).map(|one| one.2.to_owned());
     let verb = if unit == Unit::Instructions { "executes" } else { "takes" };
-    let template = own.unwrap_or_else(|| format!("With {{n}} {axis}, a call {verb} {{cost}}"));
+    let is_latency = LATENCIES.contains(&(benchmark, phase));
+    let what = if is_latency { format!("the {}", phase.replace('_', " ")) } else { "a call".to_owned() };
+    let template = own.unwrap_or_else(|| format!("With {{n}} {axis}, {what} {verb} {{cost}}"));
     if template.is_empty() {
         return template;
     }
     let text = template.replace("{n}", &count(n)).replace("{cost}", &unit.cost(cost));
     let rate = 1e9 / cost.max(1.0);
     match unit {
-        Unit::Time if rate < RATE_MAX && !LATENCIES.contains(&(benchmark, phase)) => {
+        Unit::Time if rate < RATE_MAX && !is_latency => {
             format!("{text}: at most {} a second.", digits(rounded(rate)))
         }
         _ => format!("{text}."),
@@ -106,5 +106,7 @@ mod tests {
             let text = words(benchmark, phase, "open connections", Unit::Time, (979.0, 8.78e7));
             assert!(text.contains(" 87.8 ms") && !text.contains("a second"), "{text}");
         }
+        let text = words("idle_connections", "idle_first_byte", "idle connections", Unit::Time, (1e6, 2.87e4));
+        assert_eq!(text, "With 1,000,000 idle connections, the idle first byte takes 28.7 µs.");
     }
 }
