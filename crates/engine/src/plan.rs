@@ -2,7 +2,7 @@
 //! reasons.
 
 use crate::request::{Chosen, Override, choose, chosen_cases, overrides};
-use crate::size::{Free, fit, worker_bytes};
+use crate::size::{Files, Free, fit, worker_bytes};
 use crate::{Cost, Entry, Error, Fault, Parameter, Request, Settings, StepWindows, Study, Support};
 use landau_record::schema::{
     Adaptive, Annotation, AnnotationKind, Case, Host, Phase, Reduced, Replay, Side, Skip, Unit,
@@ -85,7 +85,7 @@ impl Plan {
         let named: Vec<String> = request.names.iter().cloned().chain(named).collect();
         let chosen = choose(registry, &named)?;
         let overrides = overrides(registry, &chosen, &request.settings)?;
-        let mut free = Free { headroom: headroom(), scratch_bytes: scratch_free_bytes, files: BTreeSet::new() };
+        let mut free = Free { headroom: headroom(), scratch_bytes: scratch_free_bytes, files: Files::default() };
         let (mut cases, mut skips) = (Vec::new(), Vec::new());
         for entry in chosen {
             let own: Vec<Override> = overrides.iter().copied().filter(|one| one.benchmark == entry.name).collect();

@@ -1,6 +1,6 @@
 //! How many steps fit on this host, with a margin for everything else that runs on it.
 
-use crate::{Cost, Entry, Host, Settings, Study, lanes};
+use crate::{Cost, Entry, Host, KeptFiles, Settings, Study, lanes};
 use landau_record::schema::Reduced;
 use landau_sys::shared::Lanes;
 use landau_sys::system::Headroom;
@@ -15,27 +15,45 @@ pub(crate) struct Free {
     pub(crate) headroom: Headroom,
     /// Free bytes for the benchmarks' files.
     pub(crate) scratch_bytes: Option<u64>,
-    /// The files of the cases that were planned before, which stay until the run ends: benchmark and size in bytes.
-    /// Cases of a benchmark share files of equal size.
-    pub(crate) files: BTreeSet<(&'static str, u64)>,
+    /// The files of the cases that were planned before.
+    pub(crate) files: Files,
+}
+
+/// The files of several cases. Passes of different cases take turns, so files that stay are there beside those of any
+/// other pass.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Files {
+    /// Files that the cases of a benchmark share: benchmark and size in bytes.
+    shared: BTreeSet<(&'static str, u64)>,
+    /// The size of the other files that stay.
+    own_bytes: u64,
+    /// The size of the largest files that end with their pass.
+    temporary_bytes: u64,
+}
+
+impl Files {
+    fn add(&mut self, benchmark: &'static str, cost: &Cost) {
+        match cost.kept_files {
+            KeptFiles::No => self.temporary_bytes = self.temporary_bytes.max(cost.disk_bytes),
+            KeptFiles::Shared => drop(self.shared.insert((benchmark, cost.disk_bytes))),
+            KeptFiles::Own => self.own_bytes += cost.disk_bytes,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.shared.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.own_bytes + self.temporary_bytes
+    }
 }
 
 impl Free {
-    /// Reserves room for the files of a case. Returns the bytes that are free if they do not fit.
-    fn reserve(
-        &mut self,
-        benchmark: &'static str,
-        Cost { disk_bytes: bytes, keeps_files, .. }: &Cost,
-    ) -> Result<(), u64> {
-        let (bytes, own) = (*bytes, (benchmark, *bytes));
-        let others: u64 = self.files.iter().filter(|file| **file != own).map(|file| file.1).sum();
-        let free = self.scratch_bytes.map(|free| free.saturating_sub(others));
-        if let Some(free) = free.filter(|&free| free < bytes) {
-            return Err(free);
+    /// Reserves room for the files of a case. Returns the bytes that are left for them if they do not fit.
+    fn reserve(&mut self, benchmark: &'static str, cost: &Cost) -> Result<(), u64> {
+        let mut files = self.files.clone();
+        files.add(benchmark, cost);
+        if let Some(free) = self.scratch_bytes.filter(|&free| free < files.bytes()) {
+            return Err(free.saturating_sub(files.bytes().saturating_sub(cost.disk_bytes)));
         }
-        if *keeps_files {
-            self.files.insert(own);
-        }
+        self.files = files;
         Ok(())
     }
 }
@@ -61,7 +79,7 @@ pub(crate) fn fit(
         return Err(format!("the host has no room for it: {reason}"));
     }
     free.reserve(entry.name, &cost).map_err(|bytes| {
-        let beside = if free.files.is_empty() { "" } else { " beside the files of other cases" };
+        let beside = if free.files.bytes() == 0 { "" } else { " beside the files of other cases" };
         format!(
             "its files need {} MiB and their directory has {} MiB free{beside}; choose another directory with --dir",
             cost.disk_bytes >> 20,
@@ -117,7 +135,7 @@ mod tests {
             Headroom { memory_bytes: Some(1 << 40), processes: Some((1_000, "a limit".to_owned())), descriptors: None };
         let settings = Settings::of_study(REGISTRY[0].parameters, Study::Full);
         let fit = |headroom: Headroom| {
-            let mut free = Free { headroom, scratch_bytes: None, files: BTreeSet::new() };
+            let mut free = Free { headroom, scratch_bytes: None, files: Files::default() };
             fit(&REGISTRY[0], &settings, Study::Full, &Host::default(), &mut free)
         };
         let reduced = Reduced { requested: 1_000, reason: "a limit; a tenth is kept free".to_owned() };
@@ -130,16 +148,17 @@ mod tests {
     #[test]
     fn the_files_of_all_cases_have_room_together() {
         let headroom = Headroom { memory_bytes: None, processes: None, descriptors: None };
-        let mut free = Free { headroom, scratch_bytes: Some(300), files: BTreeSet::new() };
-        let mut reserve = |benchmark, disk_bytes, keeps_files| {
-            free.reserve(benchmark, &Cost { disk_bytes, keeps_files, ..Cost::default() })
+        let mut free = Free { headroom, scratch_bytes: Some(300), files: Files::default() };
+        let mut reserve = |benchmark, disk_bytes, kept_files| {
+            free.reserve(benchmark, &Cost { disk_bytes, kept_files, ..Cost::default() })
         };
-        assert_eq!([reserve("files", 300, false), reserve("files", 250, false)], [Ok(()), Ok(())], "one after another");
-        assert_eq!([reserve("mmap", 200, true), reserve("mmap", 200, true)], [Ok(()), Ok(())], "they share the file");
-        assert_eq!([reserve("mmap", 150, true), reserve("download", 101, true)], [Err(100), Err(100)]);
-        assert_eq!([reserve("download", 100, true), reserve("open", 0, false)], [Ok(()), Ok(())]);
+        let (no, shared, own) = (KeptFiles::No, KeptFiles::Shared, KeptFiles::Own);
+        assert_eq!([reserve("files", 50, no), reserve("files", 40, no)], [Ok(()), Ok(())], "one after another");
+        assert_eq!([reserve("mmap", 100, shared), reserve("mmap", 100, shared)], [Ok(()), Ok(())], "the same file");
+        assert_eq!([reserve("download", 75, own), reserve("download", 76, own)], [Ok(()), Err(75)]);
+        assert_eq!([reserve("files", 126, no), reserve("files", 125, no)], [Err(125), Ok(())]);
         free.scratch_bytes = None;
-        let huge = Cost { disk_bytes: 1 << 40, keeps_files: true, ..Cost::default() };
+        let huge = Cost { disk_bytes: 1 << 40, ..Cost::default() };
         assert_eq!(free.reserve("download", &huge), Ok(()), "it is unknown");
     }
 }

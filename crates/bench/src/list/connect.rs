@@ -15,8 +15,8 @@ use crate::backend;
 use crate::pool::ConnectionPool;
 use crate::server;
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Study, Support, Timer,
-    Variant,
+    Benchmark, Context, Cost, Facts, Host, KeptFiles, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Study,
+    Support, Timer, Variant,
 };
 
 /// State of a pass.
@@ -122,7 +122,7 @@ pub(crate) fn cost(settings: &Settings) -> Cost {
         memory_bytes: 64 << 20,
         descriptors_each: 1,
         disk_bytes: (1 << 20) + settings.bytes("file"),
-        keeps_files: true,
+        kept_files: KeptFiles::Shared,
         ..Cost::default()
     }
 }

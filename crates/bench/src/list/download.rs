@@ -15,8 +15,8 @@ use crate::extents::{self, Layout, Placement, byte_at};
 use crate::server::{self, Server};
 use crate::volume::{FileSystem, Volume};
 use landau_engine::{
-    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Progress,
-    Settings, Stop, Study, Support, Timeline, Timer, Variant,
+    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, KeptFiles, Kind, Parameter, Phase,
+    Progress, Settings, Stop, Study, Support, Timeline, Timer, Variant,
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::disk::FIEMAP_UNSUPPORTED;
@@ -164,7 +164,7 @@ impl Benchmark for Download {
     fn cost(settings: &Settings) -> Cost {
         let files = file_count(settings);
         let disk_bytes = image_bytes(files, settings.count("n") * MIB);
-        Cost { memory_bytes: 64 << 20, disk_bytes, keeps_files: true, ..Cost::default() }
+        Cost { memory_bytes: 64 << 20, disk_bytes, kept_files: KeptFiles::Own, ..Cost::default() }
     }
 
     fn step_us(_: &Settings) -> u64 {

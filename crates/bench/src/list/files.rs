@@ -18,8 +18,8 @@
 use crate::placement::PassDirectory;
 use crate::volume::{FileSystem, Volume, unmountable};
 use landau_engine::{
-    Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, ReplayCase, Sequence, Settings, Stop,
-    Study, Support, Timer, Variant,
+    Benchmark, Context, Cost, FactUnit, Facts, Host, KeptFiles, Kind, Parameter, Phase, ReplayCase, Sequence, Settings,
+    Stop, Study, Support, Timer, Variant,
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::descriptor::close;
@@ -344,8 +344,8 @@ impl Benchmark for Files {
         let page_bytes_each = settings.bytes("size");
         let memory_bytes_each = 1_200 + page_bytes_each;
         let memory_bytes = 16 << 20;
-        let keeps_files = !settings.is("filesystem", "folder");
-        Cost { memory_bytes_each, page_bytes_each, memory_bytes, disk_bytes, keeps_files, ..Cost::default() }
+        let kept_files = if settings.is("filesystem", "folder") { KeptFiles::No } else { KeptFiles::Own };
+        Cost { memory_bytes_each, page_bytes_each, memory_bytes, disk_bytes, kept_files, ..Cost::default() }
     }
 
     fn step_us(settings: &Settings) -> u64 {

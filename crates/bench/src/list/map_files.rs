@@ -9,7 +9,7 @@
 //! bytes), made after Thor Lancelot Simon's objection to mapping pages of one file.
 
 use crate::files::many_files;
-use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, ReplayCase, Settings, Stop, Timer};
+use landau_engine::{Benchmark, Context, Cost, Facts, KeptFiles, Parameter, Phase, ReplayCase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, open};
 use landau_sys::disk::dirty_pages;
 use landau_sys::memory::{Mapping, page_bytes};
@@ -64,7 +64,7 @@ impl Benchmark for MapFiles {
             memory_bytes: disk_bytes,
             descriptors_each: 1,
             disk_bytes,
-            keeps_files: true,
+            kept_files: KeptFiles::Own,
             ..Cost::default()
         }
     }

@@ -11,8 +11,8 @@
 
 use crate::files::{big_file, page_byte};
 use landau_engine::{
-    Annotation, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Study,
-    Support, Timer, Variant,
+    Annotation, Benchmark, Context, Cost, Facts, Host, KeptFiles, Kind, Parameter, Phase, ReplayCase, Settings, Stop,
+    Study, Support, Timer, Variant,
 };
 use landau_sys::disk::dirty_pages;
 use landau_sys::memory::{CAN_POPULATE, Mapping, page_bytes};
@@ -118,7 +118,7 @@ impl Benchmark for Mmap {
             memory_bytes_each: 220,
             memory_bytes: bytes,
             disk_bytes: bytes,
-            keeps_files: true,
+            kept_files: KeptFiles::Shared,
             worker_bytes_each,
             ..Cost::default()
         }

@@ -11,7 +11,7 @@
 //! Source: the connect and HTTP latencies of Felix von Leitner's 2003 study, divided into the server's calls.
 
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
+    Benchmark, Context, Cost, Facts, Host, KeptFiles, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
 };
 use landau_sys::descriptor::close;
 use landau_sys::event::{Events, epoll_add, epoll_create, epoll_wait};
@@ -102,7 +102,13 @@ impl Benchmark for Tcp {
 
     fn cost(settings: &Settings) -> Cost {
         let disk_bytes = settings.bytes("response").max(1 << 20);
-        Cost { memory_bytes_each: 8_000, descriptors_each: 2, disk_bytes, keeps_files: true, ..Cost::default() }
+        Cost {
+            memory_bytes_each: 8_000,
+            descriptors_each: 2,
+            disk_bytes,
+            kept_files: KeptFiles::Shared,
+            ..Cost::default()
+        }
     }
 
     fn step_us(_: &Settings) -> u64 {

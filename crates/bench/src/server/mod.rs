@@ -49,8 +49,8 @@ const fn names() -> [&'static str; list::SERVERS.len()] {
 /// A web server that Landau can start.
 ///
 /// It must be a single process in the foreground, because only the process that Landau starts is killed with the
-/// worker. It should log no requests and accept as many connections as its descriptors allow; everything else stays at
-/// the server's own defaults.
+/// worker. It should log no requests and accept more connections than the case opens; everything else stays at the
+/// server's own defaults.
 pub(crate) trait WebServer: Sync {
     /// Returns whether the server can run here.
     fn support(&self, settings: &Settings) -> Support;
@@ -98,7 +98,8 @@ pub(crate) struct Start<'a> {
     pub(crate) directory: &'a Path,
     /// The port on 127.0.0.1 to listen on; 0 for a server that reports its address.
     pub(crate) port: u16,
-    /// The server's `RLIMIT_NOFILE`, but at most 2^20, for servers whose configuration needs a number of connections.
+    /// The number of descriptors for servers whose configuration needs one: more than four times n, but at most
+    /// `RLIMIT_NOFILE` and 2^20.
     pub(crate) descriptors: u64,
     /// The tuning of a [rival]; `None` in a benchmark.
     pub(crate) tuning: Option<Tuning<'a>>,

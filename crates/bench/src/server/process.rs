@@ -63,7 +63,7 @@ impl Server {
         let reports_address = matches!(readiness, Readiness::ReportsAddress(_));
         let port = if reports_address { 0 } else { free_port()? };
         // Some servers allocate memory for each connection that their limit allows.
-        let descriptors = limit.min(4 * context.n + 4_096);
+        let descriptors = limit.min(1 << 20).min(4 * context.n + 4_096);
         let start = Start { settings, root, directory: &directory, port, descriptors, tuning: None };
         let mut command = kind.configure(&start)?;
         let log = directory.join("stderr.log");
