@@ -76,10 +76,20 @@ pub(crate) fn page_byte(index: u64) -> u8 {
     (index % 251) as u8 + 1
 }
 
+/// Returns the name of the directory of [`big_file`].
+pub(crate) fn big_file_name(pages: u64) -> String {
+    format!("big-{pages}")
+}
+
+/// Returns the name of the directory of [`many_files`].
+pub(crate) fn many_files_name(count: u64) -> String {
+    format!("many-{count}")
+}
+
 /// Returns a file of that many pages, each of which begins with its [`page_byte`]; makes it if no earlier pass has.
 pub(crate) fn big_file(scratch: &Path, pages: u64, page_bytes: usize, progress: Progress) -> Result<File, Stop> {
     let io = |error: std::io::Error| Stop::io("write", &error);
-    let directory = scratch.join(format!("big-{pages}"));
+    let directory = scratch.join(big_file_name(pages));
     fs::create_dir_all(&directory).map_err(io)?;
     let path = directory.join("file");
     let bytes = pages * page_bytes as u64;
@@ -102,7 +112,7 @@ pub(crate) fn big_file(scratch: &Path, pages: u64, page_bytes: usize, progress: 
 
 /// Returns the paths of `count` small files, a hundred in each directory; makes them if no earlier pass has.
 pub(crate) fn many_files(scratch: &Path, count: u64, progress: Progress) -> Result<Vec<CString>, Stop> {
-    let root = scratch.join(format!("many-{count}"));
+    let root = scratch.join(many_files_name(count));
     let path_of = |index: u64| root.join((index / FILES_PER_DIRECTORY).to_string()).join(format!("{index}.html"));
     let complete = root.join("complete");
     if !complete.exists() {

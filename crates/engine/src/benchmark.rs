@@ -113,23 +113,9 @@ pub struct Cost {
     pub descriptors_each: u64,
     /// Space in the scratch directory in total, in bytes.
     pub disk_bytes: u64,
-    /// How long these files stay.
-    pub kept_files: KeptFiles,
     /// Memory of the worker itself for each step of the plan, in bytes, allocated before the first step. Only for
     /// benchmarks whose objects take address space of the worker, which bounds them together with the samples.
     pub worker_bytes_each: u64,
-}
-
-/// How long the files of a pass stay.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum KeptFiles {
-    /// Until the end of the pass.
-    #[default]
-    No,
-    /// Until the end of the run; cases of the benchmark with files of equal size share them.
-    Shared,
-    /// Until the end of the run; each case has its own.
-    Own,
 }
 
 /// The inputs of a pass.
@@ -234,6 +220,12 @@ pub trait Benchmark: Sized + 'static {
     /// Returns the resources that the benchmark takes from the host.
     fn cost(_settings: &Settings) -> Cost {
         Cost::default()
+    }
+
+    /// Returns the name in the scratch directory of the files that stay from pass to pass, until the run ends; cases of
+    /// the same name share them. `None` if each pass removes its files.
+    fn kept_files(_settings: &Settings) -> Option<String> {
+        None
     }
 
     /// Returns the approximate mean duration of a step with all its phases, in µs. It is used to estimate the size of

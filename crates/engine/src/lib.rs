@@ -60,7 +60,7 @@ mod worker_process;
 
 pub use adaptive::{Assessment, Assessor, OpenCurve};
 pub use availability::{Availability, availability};
-pub use benchmark::{Benchmark, Context, Cost, KeptFiles, Phase, Progress, ReplayCase, Support, Variant};
+pub use benchmark::{Benchmark, Context, Cost, Phase, Progress, ReplayCase, Support, Variant};
 pub use entry::Entry;
 pub use error::Error;
 pub use executed::Executed;

@@ -1,10 +1,10 @@
 //! How many steps fit on this host, with a margin for everything else that runs on it.
 
-use crate::{Cost, Entry, Host, KeptFiles, Settings, Study, lanes};
+use crate::{Cost, Entry, Host, Settings, Study, lanes};
 use landau_record::schema::Reduced;
 use landau_sys::shared::Lanes;
 use landau_sys::system::Headroom;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// The smallest n that is measured: fewer steps show nothing, so the case is skipped instead.
 const SMALLEST: u64 = 16;
@@ -19,39 +19,35 @@ pub(crate) struct Free {
     pub(crate) files: Files,
 }
 
-/// The files of several cases. Passes of different cases take turns, so files that stay are there beside those of any
-/// other pass.
+/// The sizes of the files of several cases. Passes of different cases take turns, so files that stay are there beside
+/// those of any other pass.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Files {
-    /// Files that the cases of a benchmark share: benchmark and size in bytes.
-    shared: BTreeSet<(&'static str, u64)>,
-    /// The size of the other files that stay.
-    own_bytes: u64,
-    /// The size of the largest files that end with their pass.
+    /// Files that stay until the run ends, by name.
+    kept: BTreeMap<String, u64>,
+    /// The largest files that end with their pass.
     temporary_bytes: u64,
 }
 
 impl Files {
-    fn add(&mut self, benchmark: &'static str, cost: &Cost) {
-        match cost.kept_files {
-            KeptFiles::No => self.temporary_bytes = self.temporary_bytes.max(cost.disk_bytes),
-            KeptFiles::Shared => drop(self.shared.insert((benchmark, cost.disk_bytes))),
-            KeptFiles::Own => self.own_bytes += cost.disk_bytes,
-        }
+    fn add(&mut self, kept: Option<String>, bytes: u64) {
+        let size = kept.map_or(&mut self.temporary_bytes, |name| self.kept.entry(name).or_default());
+        *size = bytes.max(*size);
     }
 
     fn bytes(&self) -> u64 {
-        self.shared.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.own_bytes + self.temporary_bytes
+        self.kept.values().sum::<u64>() + self.temporary_bytes
     }
 }
 
 impl Free {
-    /// Reserves room for the files of a case. Returns the bytes that are left for them if they do not fit.
-    fn reserve(&mut self, benchmark: &'static str, cost: &Cost) -> Result<(), u64> {
+    /// Reserves room for the files of a case, which have this name if they stay. Returns the bytes that are left for
+    /// them if they do not fit.
+    fn reserve(&mut self, kept: Option<String>, bytes: u64) -> Result<(), u64> {
         let mut files = self.files.clone();
-        files.add(benchmark, cost);
+        files.add(kept, bytes);
         if let Some(free) = self.scratch_bytes.filter(|&free| free < files.bytes()) {
-            return Err(free.saturating_sub(files.bytes().saturating_sub(cost.disk_bytes)));
+            return Err(free.saturating_sub(files.bytes().saturating_sub(bytes)));
         }
         self.files = files;
         Ok(())
@@ -78,8 +74,8 @@ pub(crate) fn fit(
     if n < requested.min(SMALLEST) {
         return Err(format!("the host has no room for it: {reason}"));
     }
-    free.reserve(entry.name, &cost).map_err(|bytes| {
-        let beside = if free.files.bytes() == 0 { "" } else { " beside the files of other cases" };
+    free.reserve((entry.kept_files)(&settings), cost.disk_bytes).map_err(|bytes| {
+        let beside = if free.scratch_bytes == Some(bytes) { "" } else { " beside the files of other cases" };
         format!(
             "its files need {} MiB and their directory has {} MiB free{beside}; choose another directory with --dir",
             cost.disk_bytes >> 20,
@@ -149,16 +145,12 @@ mod tests {
     fn the_files_of_all_cases_have_room_together() {
         let headroom = Headroom { memory_bytes: None, processes: None, descriptors: None };
         let mut free = Free { headroom, scratch_bytes: Some(300), files: Files::default() };
-        let mut reserve = |benchmark, disk_bytes, kept_files| {
-            free.reserve(benchmark, &Cost { disk_bytes, kept_files, ..Cost::default() })
-        };
-        let (no, shared, own) = (KeptFiles::No, KeptFiles::Shared, KeptFiles::Own);
-        assert_eq!([reserve("files", 50, no), reserve("files", 40, no)], [Ok(()), Ok(())], "one after another");
-        assert_eq!([reserve("mmap", 100, shared), reserve("mmap", 100, shared)], [Ok(()), Ok(())], "the same file");
-        assert_eq!([reserve("download", 75, own), reserve("download", 76, own)], [Ok(()), Err(75)]);
-        assert_eq!([reserve("files", 126, no), reserve("files", 125, no)], [Err(125), Ok(())]);
+        let mut reserve = |kept: &str, bytes| free.reserve((!kept.is_empty()).then(|| kept.to_owned()), bytes);
+        assert_eq!([reserve("", 50), reserve("", 40)], [Ok(()), Ok(())], "one after another");
+        assert_eq!([reserve("big", 100), reserve("big", 100)], [Ok(()), Ok(())], "they share the file");
+        assert_eq!([reserve("image", 75), reserve("other image", 76)], [Ok(()), Err(75)]);
+        assert_eq!([reserve("", 126), reserve("", 125)], [Err(125), Ok(())]);
         free.scratch_bytes = None;
-        let huge = Cost { disk_bytes: 1 << 40, ..Cost::default() };
-        assert_eq!(free.reserve("download", &huge), Ok(()), "it is unknown");
+        assert_eq!(free.reserve(None, 1 << 40), Ok(()), "it is unknown");
     }
 }

@@ -69,6 +69,10 @@ const KEPT_FULL: u64 = 1_000;
 /// `select` watches descriptors below 1,024, and the server needs some of them itself.
 const KEPT_SELECT: u64 = 400;
 
+/// The memory of a process and of a thread of the server, with the kernel's part.
+const PROCESS_BYTES: u64 = 300 << 10;
+const THREAD_BYTES: u64 = 32 << 10;
+
 impl Benchmark for Architecture {
     const NAME: &'static str = "architecture";
     const ABOUT: &'static str =
@@ -260,24 +264,25 @@ impl Benchmark for Architecture {
 
     fn cost(settings: &Settings) -> Cost {
         let is_pool = of(settings).is_ok_and(|one| one.has_pool);
-        let has_pool = is_pool && pool(settings, 0) == 0;
-        let member_bytes = if settings.is("architecture", "prefork") { 300 << 10 } else { 32 << 10 };
-        let pool_bytes = if is_pool { pool(settings, 0) * member_bytes } else { 0 };
-        let is_process = ends_processes(settings) || (has_pool && settings.is("architecture", "prefork"));
-        let is_each = is_process || has_pool || settings.is("architecture", "thread");
+        // Without a number, each connection has a member of the pool.
+        let members = if is_pool { pool(settings, 0) } else { 0 };
+        let (has_each, is_prefork) = (is_pool && members == 0, settings.is("architecture", "prefork"));
+        let member_bytes = if is_prefork { PROCESS_BYTES } else { THREAD_BYTES };
+        let is_process = ends_processes(settings) || (has_each && is_prefork);
+        let is_each = is_process || has_each || settings.is("architecture", "thread");
         // A process has a stack, page tables and pages that it writes to: 97 KiB of pages with `exec` and 25 KiB
         // without, 15 KiB with threads (`AnonPages` in /proc/meminfo, at n = 1,000).
         let (handler_bytes, page_bytes_each) = match () {
-            () if is_process && settings.is("architecture", "exec") => (300 << 10, 100 << 10),
-            () if is_process => (300 << 10, 26 << 10),
-            () if is_each => (32 << 10, 15 << 10),
+            () if is_process && settings.is("architecture", "exec") => (PROCESS_BYTES, 100 << 10),
+            () if is_process => (PROCESS_BYTES, 26 << 10),
+            () if is_each => (THREAD_BYTES, 15 << 10),
             () => (0, 0),
         };
         Cost {
             // Both ends of a connection.
             memory_bytes_each: 8_000 + handler_bytes,
             page_bytes_each,
-            memory_bytes: (64 << 20) + pool_bytes,
+            memory_bytes: (64 << 20) + members * member_bytes,
             descriptors_each: 1,
             // A process may still be ending when its connection is replaced.
             processes_each: 2 * u64::from(is_each),

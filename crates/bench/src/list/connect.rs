@@ -15,8 +15,8 @@ use crate::backend;
 use crate::pool::ConnectionPool;
 use crate::server;
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, KeptFiles, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Study,
-    Support, Timer, Variant,
+    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Study, Support, Timer,
+    Variant,
 };
 
 /// State of a pass.
@@ -122,7 +122,6 @@ pub(crate) fn cost(settings: &Settings) -> Cost {
         memory_bytes: 64 << 20,
         descriptors_each: 1,
         disk_bytes: (1 << 20) + settings.bytes("file"),
-        kept_files: KeptFiles::Shared,
         ..Cost::default()
     }
 }
@@ -167,6 +166,10 @@ impl Benchmark for Connect {
 
     fn cost(settings: &Settings) -> Cost {
         cost(settings)
+    }
+
+    fn kept_files(settings: &Settings) -> Option<String> {
+        Some(server::document_root_name(settings))
     }
 
     fn uses_other_processors(_: &Settings) -> bool {

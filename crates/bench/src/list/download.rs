@@ -15,8 +15,8 @@ use crate::extents::{self, Layout, Placement, byte_at};
 use crate::server::{self, Server};
 use crate::volume::{FileSystem, Volume};
 use landau_engine::{
-    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, KeptFiles, Kind, Parameter, Phase,
-    Progress, Settings, Stop, Study, Support, Timeline, Timer, Variant,
+    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Progress,
+    Settings, Stop, Study, Support, Timeline, Timer, Variant,
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::disk::FIEMAP_UNSUPPORTED;
@@ -164,7 +164,11 @@ impl Benchmark for Download {
     fn cost(settings: &Settings) -> Cost {
         let files = file_count(settings);
         let disk_bytes = image_bytes(files, settings.count("n") * MIB);
-        Cost { memory_bytes: 64 << 20, disk_bytes, kept_files: KeptFiles::Own, ..Cost::default() }
+        Cost { memory_bytes: 64 << 20, disk_bytes, ..Cost::default() }
+    }
+
+    fn kept_files(settings: &Settings) -> Option<String> {
+        Some(image_name(settings, settings.count("n")))
     }
 
     fn step_us(_: &Settings) -> u64 {
@@ -380,19 +384,29 @@ fn read_head(connection: &TcpStream, buffer: &mut [u8]) -> Result<((usize, Optio
     }
 }
 
+/// Returns how the extents of the file are laid out.
+fn layout(settings: &Settings) -> String {
+    let extent = settings.text("extent");
+    if extent == "whole" { extent.to_owned() } else { format!("{extent}-{}", settings.text("order")) }
+}
+
+/// Returns the name of the image that holds files of so many mebibytes.
+fn image_name(settings: &Settings, mib: u64) -> String {
+    format!("download-{}-{}-{mib}", layout(settings), file_count(settings))
+}
+
 impl Location {
     fn new(context: &Context, bytes: u64) -> Result<Self, Stop> {
         let settings = context.settings;
-        let (extent, reason) = (settings.text("extent"), FileSystem::bare_ext4().unsupported());
+        let reason = FileSystem::bare_ext4().unsupported();
         // Extents are placed once in a run, so all passes of a case read the same file.
-        let layout = if extent == "whole" { extent.to_owned() } else { format!("{extent}-{}", settings.text("order")) };
         if settings.is("location", "directory") || reason.is_some() {
-            let directory = context.scratch.join(format!("download-{layout}-{bytes}"));
+            let directory = context.scratch.join(format!("download-{}-{bytes}", layout(settings)));
             fs::create_dir_all(&directory).map_err(|error| Stop::io("mkdir", &error))?;
             return Ok(Location::Directory(directory, reason.filter(|_| settings.is("location", "auto"))));
         }
         let files = file_count(settings);
-        let name = format!("download-{layout}-{files}-{}", bytes / MIB);
+        let name = image_name(settings, bytes / MIB);
         let bytes = image_bytes(files, bytes);
         let (volume, _) = Volume::open(context.scratch, &name, bytes, &FileSystem::bare_ext4(), context.progress)?;
         Ok(Location::Image(volume))

@@ -18,8 +18,8 @@
 use crate::placement::PassDirectory;
 use crate::volume::{FileSystem, Volume, unmountable};
 use landau_engine::{
-    Benchmark, Context, Cost, FactUnit, Facts, Host, KeptFiles, Kind, Parameter, Phase, ReplayCase, Sequence, Settings,
-    Stop, Study, Support, Timer, Variant,
+    Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, ReplayCase, Sequence, Settings, Stop,
+    Study, Support, Timer, Variant,
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::descriptor::close;
@@ -344,8 +344,12 @@ impl Benchmark for Files {
         let page_bytes_each = settings.bytes("size");
         let memory_bytes_each = 1_200 + page_bytes_each;
         let memory_bytes = 16 << 20;
-        let kept_files = if settings.is("filesystem", "folder") { KeptFiles::No } else { KeptFiles::Own };
-        Cost { memory_bytes_each, page_bytes_each, memory_bytes, disk_bytes, kept_files, ..Cost::default() }
+        Cost { memory_bytes_each, page_bytes_each, memory_bytes, disk_bytes, ..Cost::default() }
+    }
+
+    fn kept_files(settings: &Settings) -> Option<String> {
+        let is_image = !matches!(settings.text("filesystem"), "folder" | "tmpfs");
+        is_image.then(|| image_name(settings, settings.count("n")))
     }
 
     fn step_us(settings: &Settings) -> u64 {
@@ -630,6 +634,11 @@ fn file_system(kind: &str, files: u64) -> FileSystem {
     }
 }
 
+/// Returns the name of the image of the file system that holds `n` files.
+fn image_name(settings: &Settings, n: u64) -> String {
+    format!("files-{}-{}-{n}", settings.text("filesystem"), settings.text("size"))
+}
+
 /// Mounts and returns the file system that the case selects; none for that of the run's directory.
 fn volume(context: &Context) -> Result<Option<Volume>, Stop> {
     let settings = context.settings;
@@ -637,7 +646,7 @@ fn volume(context: &Context) -> Result<Option<Volume>, Stop> {
         "folder" => Ok(None),
         "tmpfs" => Volume::in_memory(context.scratch, "files-tmpfs").map(Some),
         kind => {
-            let name = format!("files-{kind}-{}-{}", settings.text("size"), context.n);
+            let name = image_name(settings, context.n);
             let file_system = file_system(kind, context.n);
             let bytes = image_bytes(settings, &file_system);
             let (volume, _) = Volume::open(context.scratch, &name, bytes, &file_system, context.progress)?;

@@ -137,6 +137,9 @@ struct Each {
     processor_ns: u64,
 }
 
+/// The name of the ledger.
+const LEDGER: &str = "ledger";
+
 const RECIPIENT: usize = 0;
 const PROCESSOR: usize = 1;
 
@@ -316,6 +319,10 @@ impl Benchmark for Mail {
         }
     }
 
+    fn kept_files(_: &Settings) -> Option<String> {
+        Some(LEDGER.to_owned())
+    }
+
     fn uses_other_processors(_: &Settings) -> bool {
         true
     }
@@ -438,7 +445,7 @@ fn delivery(context: &Context, receiver: &Receiver) -> Result<Delivery, Stop> {
     let io = |error: std::io::Error| Stop::io("write", &error);
     let message = context.scratch.join("message.eml");
     fs::write(&message, text(settings.bytes("message"))).map_err(io)?;
-    let ledger = context.scratch.join("ledger");
+    let ledger = context.scratch.join(LEDGER);
     match fs::remove_file(&ledger) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}

@@ -8,8 +8,8 @@
 //! Source: the "mmapping many small files" benchmark of Felix von Leitner's 2003 study (10,000 files of about 150
 //! bytes), made after Thor Lancelot Simon's objection to mapping pages of one file.
 
-use crate::files::many_files;
-use landau_engine::{Benchmark, Context, Cost, Facts, KeptFiles, Parameter, Phase, ReplayCase, Settings, Stop, Timer};
+use crate::files::{many_files, many_files_name};
+use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, ReplayCase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, open};
 use landau_sys::disk::dirty_pages;
 use landau_sys::memory::{Mapping, page_bytes};
@@ -59,14 +59,11 @@ impl Benchmark for MapFiles {
     fn cost(settings: &Settings) -> Cost {
         // A file of 150 bytes uses a block and an inode.
         let disk_bytes = settings.count("n") * 4_608;
-        Cost {
-            memory_bytes_each: 2_500,
-            memory_bytes: disk_bytes,
-            descriptors_each: 1,
-            disk_bytes,
-            kept_files: KeptFiles::Own,
-            ..Cost::default()
-        }
+        Cost { memory_bytes_each: 2_500, memory_bytes: disk_bytes, descriptors_each: 1, disk_bytes, ..Cost::default() }
+    }
+
+    fn kept_files(settings: &Settings) -> Option<String> {
+        Some(many_files_name(settings.count("n")))
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {

@@ -9,10 +9,10 @@
 //! Source: the mmap benchmark of Felix von Leitner's 2003 study (200 MB file), whose programs assumed the page size and
 //! did not check the size of the file.
 
-use crate::files::{big_file, page_byte};
+use crate::files::{big_file, big_file_name, page_byte};
 use landau_engine::{
-    Annotation, Benchmark, Context, Cost, Facts, Host, KeptFiles, Kind, Parameter, Phase, ReplayCase, Settings, Stop,
-    Study, Support, Timer, Variant,
+    Annotation, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Study,
+    Support, Timer, Variant,
 };
 use landau_sys::disk::dirty_pages;
 use landau_sys::memory::{CAN_POPULATE, Mapping, page_bytes};
@@ -114,14 +114,11 @@ impl Benchmark for Mmap {
         let bytes = settings.bytes("file");
         // An entry of the order, and one of the list of mappings.
         let worker_bytes_each = (size_of::<u64>() + size_of::<Mapping>()) as u64;
-        Cost {
-            memory_bytes_each: 220,
-            memory_bytes: bytes,
-            disk_bytes: bytes,
-            kept_files: KeptFiles::Shared,
-            worker_bytes_each,
-            ..Cost::default()
-        }
+        Cost { memory_bytes_each: 220, memory_bytes: bytes, disk_bytes: bytes, worker_bytes_each, ..Cost::default() }
+    }
+
+    fn kept_files(settings: &Settings) -> Option<String> {
+        Some(big_file_name(pages(settings)))
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {

@@ -72,6 +72,10 @@ impl Benchmark for Request {
         connect::cost(settings)
     }
 
+    fn kept_files(settings: &Settings) -> Option<String> {
+        Some(server::document_root_name(settings))
+    }
+
     fn uses_other_processors(_: &Settings) -> bool {
         true
     }

@@ -11,7 +11,7 @@
 //! Source: the connect and HTTP latencies of Felix von Leitner's 2003 study, divided into the server's calls.
 
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, KeptFiles, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
+    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
 };
 use landau_sys::descriptor::close;
 use landau_sys::event::{Events, epoll_add, epoll_create, epoll_wait};
@@ -63,6 +63,9 @@ const CLOSE: usize = 7;
 /// Size of the header before a file in bytes, about that of nginx.
 const HEADER: usize = 250;
 
+/// The name of the file that is sent.
+const FILE: &str = "response";
+
 static HEADER_BYTES: [u8; HEADER] = [b'h'; HEADER];
 
 impl Benchmark for Tcp {
@@ -102,13 +105,11 @@ impl Benchmark for Tcp {
 
     fn cost(settings: &Settings) -> Cost {
         let disk_bytes = settings.bytes("response").max(1 << 20);
-        Cost {
-            memory_bytes_each: 8_000,
-            descriptors_each: 2,
-            disk_bytes,
-            kept_files: KeptFiles::Shared,
-            ..Cost::default()
-        }
+        Cost { memory_bytes_each: 8_000, descriptors_each: 2, disk_bytes, ..Cost::default() }
+    }
+
+    fn kept_files(_: &Settings) -> Option<String> {
+        Some(FILE.to_owned())
     }
 
     fn step_us(_: &Settings) -> u64 {
@@ -193,7 +194,7 @@ impl Tcp {
 
 /// Returns a file of this size, in the page cache.
 fn cached_file(folder: &Path, size: usize) -> Result<File, Stop> {
-    let path = folder.join("response");
+    let path = folder.join(FILE);
     std::fs::write(&path, vec![b'f'; size]).map_err(|error| Stop::io("write", &error))?;
     File::open(&path).map_err(|error| Stop::io("open", &error))
 }

@@ -11,11 +11,11 @@ pub mod rival;
 mod usage;
 
 use crate::backend;
+use crate::files::write_in_parts;
 use landau_engine::{Context, Host, Settings, Stop, Support, Unit};
 use landau_reactor::Backend;
 use landau_sys::{socket, stream};
 use std::fs;
-use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -249,23 +249,25 @@ fn loopback_or_private_address(url: &str) -> Result<(SocketAddr, &str, &str), St
     ))
 }
 
+/// Returns the name of the directory of [`document_root`].
+pub(crate) fn document_root_name(settings: &Settings) -> String {
+    format!("www-{}", settings.bytes("file"))
+}
+
 /// Creates the document root with a file of the size in the settings, and returns its path.
 pub(crate) fn document_root(context: &Context) -> Result<PathBuf, Stop> {
     let io = |error: std::io::Error| Stop::io("write", &error);
     let bytes = context.settings.bytes("file");
-    let root = context.scratch.join(format!("www-{bytes}"));
+    let root = context.scratch.join(document_root_name(context.settings));
     fs::create_dir_all(&root).map_err(io)?;
     let path = root.join(FILE);
     if fs::metadata(&path).map_or(u64::MAX, |meta| meta.len()) != bytes {
-        let block = "landau\n".repeat(64 << 10);
-        let mut file = fs::File::create(&path).map_err(io)?;
-        let mut left = bytes;
-        while left > 0 {
-            let part = left.min(block.len() as u64) as usize;
-            file.write_all(&block.as_bytes()[..part]).map_err(io)?;
-            left -= part as u64;
-            context.progress.report();
-        }
+        let file = fs::File::create(&path).map_err(io)?;
+        write_in_parts(&file, bytes, context.progress, |offset, block| {
+            for (at, byte) in (offset..).zip(block) {
+                *byte = b"landau\n"[(at % 7) as usize];
+            }
+        })?;
     }
     Ok(root)
 }
