@@ -74,6 +74,11 @@ impl Admission {
         self.most
     }
 
+    /// Returns whether the limits of the server admit another connection of a client, apart from descriptors.
+    pub(crate) fn has_room_for(&self, peer: Option<IpAddr>) -> bool {
+        self.limiter.has_room(peer)
+    }
+
     /// Counts an accepted connection, and admits it unless a limit is reached. `others` is the number of open
     /// connections.
     #[inline]

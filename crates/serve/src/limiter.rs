@@ -52,6 +52,15 @@ impl ConnectionLimiter {
         Ok(())
     }
 
+    /// Returns whether [`enter`](Self::enter) would count a connection now.
+    pub(crate) fn has_room(&self, peer: Option<IpAddr>) -> bool {
+        self.most.is_none_or(|most| self.count.load(Ordering::Relaxed) < most)
+            && match (&self.addresses, peer) {
+                (Some(addresses), Some(peer)) => addresses.has_room(peer),
+                _ => true,
+            }
+    }
+
     /// Counts a connection, so far counted without an address, against the limit of its client's address. Returns
     /// false, without counting it, if that limit is reached.
     pub(crate) fn enter_address(&self, client: Option<IpAddr>) -> bool {
@@ -106,6 +115,11 @@ impl Addresses {
         has_room
     }
 
+    fn has_room(&self, address: IpAddr) -> bool {
+        let address = whole(address);
+        self.part(address).get(&address).is_none_or(|count| *count < self.most)
+    }
+
     fn leave(&self, address: IpAddr) {
         let address = whole(address);
         if let std::collections::hash_map::Entry::Occupied(mut count) = self.part(address).entry(address) {
@@ -146,8 +160,9 @@ mod tests {
         let address = |text: &str| Some(text.parse().unwrap());
         let addresses = limiter(None, Some(2));
         let enters = |text: &str| addresses.enter(address(text)).is_ok();
-        assert!(enters("10.0.0.1") && enters("10.0.0.1"));
-        assert!(!enters("10.0.0.1") && enters("10.0.0.2"));
+        let has_room = |text: &str| addresses.has_room(address(text));
+        assert!(enters("10.0.0.1") && has_room("10.0.0.1") && enters("10.0.0.1"));
+        assert!(!has_room("10.0.0.1") && !enters("10.0.0.1") && has_room("10.0.0.2") && enters("10.0.0.2"));
         addresses.leave(address("10.0.0.1"));
         assert!(enters("10.0.0.1"));
         assert!(enters("2001:db8::1") && enters("2001:db8::2"));

@@ -148,11 +148,15 @@ pub fn wait_any_readable<const COUNT: usize>(
 }
 
 /// Returns whether a write would not block now, or would fail. If a socket is full, the kernel notes that it is
-/// awaited, so that even an edge-triggered wait that began before reports when it has room.
+/// awaited, so that even an edge-triggered wait that began before reports when it has room. Also returns true if a
+/// signal interrupts the call.
 pub fn is_writable(fd: &impl AsFd) -> Result<bool> {
     let mut poll = libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     // SAFETY: `poll` is one entry, and writable.
-    check("poll", unsafe { libc::poll(&raw mut poll, 1, 0) }).map(|count| count > 0)
+    match check("poll", unsafe { libc::poll(&raw mut poll, 1, 0) }) {
+        Err(error) if error.is_interrupted() => Ok(true),
+        found => found.map(|count| count > 0),
+    }
 }
 
 /// Waits until everything that was written to a terminal or serial line was transmitted (`tcdrain`).

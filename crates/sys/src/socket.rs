@@ -1,6 +1,6 @@
 //! Sockets and addresses, as benchmarks of sockets and ports need them. [`crate::stream`] has the rest.
 
-use crate::descriptor::{own, wait_readable};
+use crate::descriptor::{own, wait_readable_over_signals};
 use crate::error::{Error, Result, check};
 use crate::stream::set_v6_only;
 use std::mem::size_of;
@@ -219,7 +219,7 @@ pub fn accepts_mapped_peer(v6only: bool) -> Result<bool> {
 /// Returns whether a client of IPv4 reaches this listener, and not another one with the same port.
 fn is_reached_by_ipv4(listener: OwnedFd) -> Result<bool> {
     /// In milliseconds. A connection over the loopback interface waits to be accepted at once.
-    const LONGEST: i32 = 1_000;
+    const LONGEST: u32 = 1_000;
     let port = local_port(&listener)?;
     let own = match std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(false),
@@ -228,7 +228,7 @@ fn is_reached_by_ipv4(listener: OwnedFd) -> Result<bool> {
     };
     // The port of IPv4 may belong to another program's listener, or to the client itself, which is then connected to
     // itself. This listener has nobody to accept then.
-    if !wait_readable(&listener, LONGEST)? {
+    if !wait_readable_over_signals(&listener, LONGEST)? {
         return Ok(false);
     }
     let listener = std::net::TcpListener::from(listener);

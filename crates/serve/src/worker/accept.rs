@@ -127,7 +127,10 @@ impl<T: Transport> Worker<T> {
     /// Refuses a client that cannot be served; returns whether it was refused.
     #[inline]
     fn is_refused(&mut self, Arrival { fd, peer, is_tls }: &Arrival) -> bool {
-        self.make_room();
+        // No connection is closed for a client that is refused nevertheless.
+        if self.table.len() >= self.admission.capacity() && self.admission.has_room_for(*peer) {
+            self.close_kept();
+        }
         if let Err(refusal) = self.admission.enter(self.table.len(), *peer) {
             refusal.tell(fd, *is_tls, &mut self.site, &mut self.send_buffers);
             return true;

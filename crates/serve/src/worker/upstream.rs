@@ -102,16 +102,9 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Returns whether a descriptor is left for another connection. If necessary, closes the upstream connection that
-    /// has been kept the longest.
-    #[inline]
-    pub(super) fn make_room(&mut self) -> bool {
-        self.table.len() < self.admission.capacity() || self.close_kept()
-    }
-
     /// Closes the upstream connection that has been kept the longest; returns false if none is kept.
     #[cold]
-    fn close_kept(&mut self) -> bool {
+    pub(super) fn close_kept(&mut self) -> bool {
         let Some(via) = self.upstreams.longest_idle() else { return false };
         self.close_upstream(via);
         true
@@ -119,7 +112,7 @@ impl<T: Transport> Worker<T> {
 
     /// Begins a connection to the next address of an upstream server.
     fn connect(&mut self, owner: Owner, exchange: &mut Exchange) -> Result<u32, Status> {
-        if !self.make_room() {
+        if self.table.len() >= self.admission.capacity() && !self.close_kept() {
             self.counters.descriptors_short().add(1);
             return Err(Status::SERVICE_UNAVAILABLE);
         }
