@@ -14,7 +14,7 @@ use crate::quantity::Unit;
 use crate::{Analysis, unit_of};
 pub use check::Checked;
 use landau_claims::Subject;
-use landau_stats::{Estimate, Judgement, Point};
+use landau_stats::{Estimate, Judgement};
 use serde::Serialize;
 pub use sum::{Term, parse};
 
@@ -200,11 +200,10 @@ fn reached(curve: &landau_stats::Curve, unit: Unit) -> f64 {
 /// Returns the cost at `n` of a curve that was measured to `measured_to`. Each point represents the calls around it, so
 /// the costs of the first and last points also apply below and above them.
 fn at(judged: &Judgement, measured_to: f64, n: f64) -> Result<At, String> {
-    // As in `reached`.
-    let is_sure = |point: &&Point| judged.unit == Unit::Instructions || point.passes > 1;
-    let has_sure = judged.points.iter().any(|point| is_sure(&point));
     let is_of_one_pass = judged.points.iter().all(|point| point.passes < 2);
-    let used = judged.points.iter().filter(|point| !has_sure || is_sure(point));
+    // As in `reached`.
+    let is_any = is_of_one_pass || judged.unit == Unit::Instructions;
+    let used = judged.points.iter().filter(|point| is_any || point.passes > 1);
     let points: Vec<(f64, Estimate)> = used.map(|point| (point.n, point.cost)).collect();
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return Err("its curve has no points".to_owned());

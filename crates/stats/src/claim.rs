@@ -246,22 +246,21 @@ impl Subject<'_> {
     fn constant_counts(&self, judgement: &Judgement, within: f64) -> Option<Decision> {
         let is_revoked = matches!(judgement.outcome, Outcome::Unresolved { reason: Reason::CanaryMoved, .. });
         let judged = judgement.points.iter().filter(|point| point.judged);
-        let costs: Vec<f64> = judged.map(|point| point.cost.value.max(1.0)).collect();
+        let costs: Vec<(f64, f64)> = judged.map(|point| (point.n, point.cost.value.max(1.0))).collect();
         if self.options.unit != Unit::Instructions || is_revoked || costs.len() < 2 {
             return None;
         }
-        let ratios = || costs.iter().map(|cost| cost / costs[0]);
-        let growth = judgement.growth.or_else(|| ratios().next_back().map(Estimate::bare));
-        if ratios().all(|ratio| is_inside(ratio, within)) {
+        // By n, relative to the first.
+        let ratios = || costs.iter().map(|(n, cost)| (*n, cost / costs[0].1));
+        let growth = judgement.growth.or_else(|| ratios().next_back().map(|(_, ratio)| Estimate::bare(ratio)));
+        if ratios().all(|(_, ratio)| is_inside(ratio, within)) {
             return Some(Decision::new(Answer::Pass, growth, Evidence::Interval));
         }
         if growth.is_some_and(|growth| !is_inside(growth.value, within)) {
             return Some(Decision::new(Answer::Fail, growth, Evidence::Interval));
         }
         // The cost returns towards that at the start.
-        let places = judgement.points.iter().filter(|point| point.judged).map(|point| point.n);
-        let farthest = places.zip(ratios()).max_by(|a, b| a.1.ln().abs().total_cmp(&b.1.ln().abs()));
-        let (at, factor) = farthest?;
+        let (at, factor) = ratios().max_by(|a, b| a.1.ln().abs().total_cmp(&b.1.ln().abs()))?;
         Some(Decision::new(Answer::Fail, None, Evidence::Farthest { at, factor }))
     }
 

@@ -17,13 +17,13 @@ impl Predicted {
         );
         let mut paragraphs = vec![wrapped(&head, layout)];
         if self.extrapolated {
-            let is_of_one_pass = self.terms.iter().all(|part| part.is_of_one_pass);
-            let has_intervals = self.unit != Unit::Instructions && !is_of_one_pass;
+            let has_one_pass = self.terms.iter().any(|part| part.is_of_one_pass);
+            let has_two = self.unit != Unit::Instructions && !has_one_pass;
             let text = format!(
                 "Extrapolated: the calls were measured up to {}{}. Beyond that, the costs follow from their laws, \
                  which these records cannot verify.",
                 count(self.measured_to),
-                if has_intervals { " by at least two passes" } else { "" }
+                if has_two { " by at least two passes" } else { "" }
             );
             paragraphs.push(wrapped(&text, layout));
         }

@@ -90,6 +90,47 @@ fn beyond_the_range_the_law_is_continued() {
     assert!(at(&Judgement::empty(Unit::Time), 4_000.0, 10.0).is_err());
 }
 
+/// Guards against two passes for a term that one pass measured.
+#[test]
+fn a_sum_with_a_term_of_one_pass_says_so() {
+    let part = |term: &str, is_of_one_pass: bool| Part {
+        term: term.to_owned(),
+        times: 1.0,
+        record: 0,
+        case: term.to_owned(),
+        phase: "x".to_owned(),
+        axis: "open files".to_owned(),
+        cost: Estimate::bare(1_000.0),
+        measured_to: 10.0,
+        extrapolated: true,
+        law: None,
+        is_of_one_pass,
+    };
+    let rendered = |terms: Vec<Part>| {
+        let predicted = Predicted {
+            sum: "a+b".to_owned(),
+            n: 20.0,
+            unit: Unit::Time,
+            cost: total(&terms),
+            measured_to: 10.0,
+            extrapolated: true,
+            terms,
+            servers: Vec::new(),
+            notes: Vec::new(),
+        };
+        predicted.render(crate::table::Layout { width: 400, color: false })
+    };
+    let (mixed, one, two) = (
+        rendered(vec![part("a", true), part("b", false)]),
+        rendered(vec![part("a", true)]),
+        rendered(vec![part("b", false)]),
+    );
+    let lacks = "One pass has no interval, so that of the sum lacks the error of a.";
+    assert!(mixed.contains(lacks) && mixed.contains("measured up to 10. Beyond"), "{mixed}");
+    assert!(one.contains("(one pass: no interval)") && one.contains("measured up to 10. Beyond"), "{one}");
+    assert!(two.contains("measured up to 10 by at least two passes. Beyond") && !two.contains("One pass"), "{two}");
+}
+
 /// Guards against adding the errors of one case as if they were independent.
 #[test]
 fn half_widths_of_one_case_add_up() {
