@@ -465,9 +465,21 @@ fn pinning(text: &str) -> Result<Pinning, String> {
     }
 }
 
-/// Returns a file name that sorts by time and is valid on every file system.
+/// Returns an unused file name that sorts by time and is valid on every file system.
 pub(crate) fn default_path() -> PathBuf {
-    PathBuf::from(format!("landau-{}.landau.ndjson", jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%SZ")))
+    let time = jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%SZ");
+    unused_path(&format!("landau-{time}"), Path::exists)
+}
+
+/// Returns the first name that is not used: another run may have begun within the same second.
+fn unused_path(stem: &str, is_used: impl Fn(&Path) -> bool) -> PathBuf {
+    let mut path = PathBuf::from(format!("{stem}.landau.ndjson"));
+    let mut number = 2;
+    while is_used(&path) {
+        path = PathBuf::from(format!("{stem}-{number}.landau.ndjson"));
+        number += 1;
+    }
+    path
 }
 
 /// Returns a seed that differs from run to run; the record stores it.
@@ -479,6 +491,15 @@ pub(crate) fn random_seed() -> u64 {
 mod tests {
     use super::*;
     use landau_record::schema::Case;
+
+    /// Guards against an error for a name that the user did not choose.
+    #[test]
+    fn a_second_record_of_a_second_has_its_own_name() {
+        let used = ["r.landau.ndjson", "r-2.landau.ndjson"].map(PathBuf::from);
+        let found = |count: usize| unused_path("r", |path| used[..count].iter().any(|one| one == path));
+        let names = ["r.landau.ndjson", "r-2.landau.ndjson", "r-3.landau.ndjson"];
+        assert_eq!([0, 1, 2].map(found), names.map(PathBuf::from));
+    }
 
     /// Guards against executing a command from a record's settings without asking the user.
     #[test]
