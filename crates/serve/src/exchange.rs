@@ -238,6 +238,19 @@ mod tests {
     use crate::site::Folder;
     use std::sync::Arc;
 
+    /// Returns a site that serves a folder by these rules, and its configuration after a change.
+    fn site_with(folder: &std::path::Path, rules: &str, change: impl FnOnce(&mut Config)) -> (Config, Site) {
+        let path = folder.join("serve.toml");
+        std::fs::write(&path, rules).unwrap();
+        let rules = crate::rules::LiveRules::read(&path, &[], |_| Vec::new()).unwrap();
+        let mut config = Config { rules: Some(Arc::new(rules)), ..Config::new(folder) };
+        change(&mut config);
+        let waker = landau_reactor::Waker::new().unwrap();
+        let folder = Folder::new(&config, Arc::default(), false).unwrap();
+        let site = Site::new(&config, folder, Counters::default(), None, waker);
+        (config, site)
+    }
+
     /// Directories were once listed before the rules had checked the client, and the number of waiting listings had no
     /// limit.
     #[test]
@@ -246,13 +259,8 @@ mod tests {
         for number in 0..99 {
             std::fs::create_dir_all(folder.path().join(format!("a/{number}"))).unwrap();
         }
-        let path = folder.path().join("serve.toml");
-        std::fs::write(&path, "[[rule]]\npath = '/b/'\n[[rule]]\npath = '/a/98/'\ndeny = 'unix'\n").unwrap();
-        let rules = crate::rules::LiveRules::read(&path, &[], |_| Vec::new()).unwrap();
-        let config = Config { rules: Some(Arc::new(rules)), ..Config::new(folder.path()) };
-        let waker = landau_reactor::Waker::new().unwrap();
-        let folder = Folder::new(&config, Arc::default(), false).unwrap();
-        let mut site = Site::new(&config, folder, Counters::default(), None, waker);
+        let rules = "[[rule]]\npath = '/b/'\n[[rule]]\npath = '/a/98/'\ndeny = 'unix'\n";
+        let (config, mut site) = site_with(folder.path(), rules, |_| {});
         let mut ask = |number: u32| {
             let request = format!("GET /a/{number}/ HTTP/1.1\r\nHost: x\r\n\r\n");
             let mut send_buffers = SendBuffers::default();
@@ -273,13 +281,8 @@ mod tests {
     fn a_request_to_be_passed_on_is_for_its_client_only() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("a")).unwrap();
-        let path = folder.path().join("serve.toml");
-        std::fs::write(&path, "[[rule]]\npath = '/api/'\nproxy = 'http://127.0.0.1:9'\n").unwrap();
-        let rules = crate::rules::LiveRules::read(&path, &[], |_| Vec::new()).unwrap();
-        let config = Config { rules: Some(Arc::new(rules)), ..Config::new(folder.path()) };
-        let waker = landau_reactor::Waker::new().unwrap();
-        let folder = Folder::new(&config, Arc::default(), false).unwrap();
-        let mut site = Site::new(&config, folder, Counters::default(), None, waker);
+        let rules = "[[rule]]\npath = '/api/'\nproxy = 'http://127.0.0.1:9'\n";
+        let (config, mut site) = site_with(folder.path(), rules, |_| {});
         let mut ask = |request: &[u8]| {
             let (_, after) = answer(&mut site, &config, request, &mut Scan::default(), &mut SendBuffers::default());
             (matches!(after, After::Forward { .. }), matches!(after, After::LookUp { .. }))
@@ -295,14 +298,9 @@ mod tests {
     #[test]
     fn a_request_awaits_one_compression() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, path) = (folder.path().join("a.log"), folder.path().join("serve.toml"));
-        std::fs::write(&path, "[[rule]]\npath = '/'\ncompress = true\n").unwrap();
-        let rules = crate::rules::LiveRules::read(&path, &[], |_| Vec::new()).unwrap();
-        let cache_for = std::time::Duration::ZERO;
-        let config = Config { rules: Some(Arc::new(rules)), cache_for, ..Config::new(folder.path()) };
-        let waker = landau_reactor::Waker::new().unwrap();
-        let folder = Folder::new(&config, Arc::default(), false).unwrap();
-        let mut site = Site::new(&config, folder, Counters::default(), None, waker);
+        let file = folder.path().join("a.log");
+        let rules = "[[rule]]\npath = '/'\ncompress = true\n";
+        let (config, mut site) = site_with(folder.path(), rules, |config| config.cache_for = std::time::Duration::ZERO);
         let mut ask = |steps: Steps| {
             site.steps = steps;
             let request = b"GET /a.log HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n";

@@ -876,7 +876,7 @@ fn secure_location(policy: &Policy, request: &Request<'_>, client: Client) -> Op
     let name = host.iter().rposition(|&byte| byte == b':').filter(|at| !host[*at..].contains(&b']'));
     let name = name.map_or(host, |at| &host[..at]);
     let port = if port == 443 { String::new() } else { format!(":{port}") };
-    let path = request.path().split(|&byte| byte == b'?').next().unwrap_or_default();
+    let (path, _) = split(request.path());
     let slash: &[u8] = if path.is_empty() { b"/" } else { path };
     Some([b"https://", name, port.as_bytes(), slash].concat())
 }
