@@ -46,13 +46,14 @@ fn together(found: &Branches, share: f64, options: &Options) -> Option<f64> {
     let change = distances.change?.interval(TOLD).map(f64::exp);
     let ratio = distances.mean.exp();
     let is_small = change.low >= 1.0 - options.delta && change.high <= 1.0 + options.delta;
-    (is_small || change.holds(1.0) && !matters(change, weight_of_rarer(share, ratio), options)).then_some(ratio)
+    let weight = weight_of_high(share, ratio);
+    let of_rarer = if share > 0.5 { 1.0 - weight } else { weight };
+    (is_small || change.holds(1.0) && !matters(change, of_rarer, options)).then_some(ratio)
 }
 
-/// Returns the share of the rarer branch in the cost of all calls.
-fn weight_of_rarer(share: f64, ratio: f64) -> f64 {
-    let high = share * ratio / (1.0 - share + share * ratio);
-    if share > 0.5 { 1.0 - high } else { high }
+/// Returns the share of the expensive branch in the cost of all calls.
+fn weight_of_high(share: f64, ratio: f64) -> f64 {
+    share * ratio / (1.0 - share + share * ratio)
 }
 
 /// Returns twice the margin: the largest change of the mean cost that an uncertainty may cause, if nothing shows that
@@ -66,6 +67,15 @@ fn matters(change: Estimate, weight: f64, options: &Options) -> bool {
     let mean = change.map(|factor| 1.0 + weight * (factor - 1.0));
     let (low, high) = tolerance(options);
     mean.low < low || mean.high > high
+}
+
+/// Whether a change of a branch changes the mean cost by at most a quarter of the margin. `weight` is that at the end.
+fn is_negligible(change: Estimate, weight: f64, options: &Options) -> bool {
+    let of_mean = |factor: f64| {
+        let at_start = weight / (weight + (1.0 - weight) * factor);
+        (at_start * (factor - 1.0)).abs()
+    };
+    of_mean(change.low).max(of_mean(change.high)) <= options.delta / 4.0
 }
 
 /// Two branches, each with its judgement.
@@ -184,7 +194,12 @@ impl Both {
         let is_high = std::ptr::eq(major, &raw const self.high);
         // The change of the rarer branch relative to the other.
         let relative = |change: Estimate| if is_high { change.map(|factor| 1.0 / factor) } else { change };
+        let ratio = self.high.end.zip(self.low.end).map_or(1.0, |(high, low)| high.value / low.value);
+        let weight_of_high = weight_of_high(self.share, ratio);
+        let weight = if is_high { 1.0 - weight_of_high } else { weight_of_high };
+        let is_negligible = |change: Estimate| is_negligible(change, weight, options);
         let (rises, sinks) = match certain.map(relative) {
+            Some(change) if is_negligible(change) => (false, false),
             Some(change) => (change.low > 1.0 + options.delta, change.high < 1.0 - options.delta),
             None => (false, false),
         };
@@ -195,6 +210,11 @@ impl Both {
                 major.outcome.clone()
             }
             (Outcome::Grows { .. }, Outcome::Unresolved { .. }) if !rises && !sinks => major.outcome.clone(),
+            (settled, Outcome::Grows { .. } | Outcome::Falls)
+                if is_settled(settled.class()) && minor.growth.is_some_and(is_negligible) =>
+            {
+                settled.clone()
+            }
             (Outcome::Grows { .. }, _) | (_, Outcome::Grows { .. }) => none,
             (Outcome::Falls, Outcome::Falls | Outcome::Unresolved { .. }) => Outcome::Falls,
             (Outcome::Varies | Outcome::Falls, _) | (_, Outcome::Varies | Outcome::Falls) => Outcome::Varies,
@@ -203,8 +223,7 @@ impl Both {
                 _ if sinks => Outcome::Varies,
                 Some(change) => {
                     let change = relative(change.interval(TOLD).map(f64::exp));
-                    let ratio = self.high.end.zip(self.low.end).map_or(1.0, |(high, low)| high.value / low.value);
-                    let is_open = matters(change, weight_of_rarer(self.share, ratio), options);
+                    let is_open = matters(change, weight, options);
                     if is_open { open() } else { a.clone() }
                 }
                 None if self.share.min(1.0 - self.share) < RARE => a.clone(),
@@ -576,6 +595,33 @@ mod tests {
         assert_eq!(outcome(falling.clone(), falling, [0.5, 0.5], 0.01), Outcome::Falls);
         // Half of the calls become twice as expensive.
         assert_eq!(outcome((law(), doubling), (flat(), steady), [0.6, 0.6], 0.01), Outcome::Grows { law: None });
+    }
+
+    /// Guards against reporting that a cost varies because the few calls that cost next to nothing do.
+    #[test]
+    fn a_branch_that_hardly_contributes_leaves_the_outcome_to_the_other() {
+        let options = Options::default();
+        let outcome = |share: f64, minor: Outcome, growth: f64| {
+            let judged = |outcome: Outcome, growth: f64, end: f64| {
+                let of = |value: f64| Some(Estimate { value, low: 0.98 * value, high: 1.02 * value });
+                let empty = Judgement::empty(crate::Unit::Time);
+                Judgement { outcome, growth: of(growth), end: of(end), range: Some((37.0, 950.0)), ..empty }
+            };
+            let low = judged(minor, growth, 3_300.0);
+            let high = judged(Outcome::Flat { within: options.delta }, 1.0, 48_000.0);
+            // The ratio of the two costs changes as much as the cheap branch does.
+            let change = Change { value: -growth.ln(), error: 0.05, freedom: 8.0 };
+            Both { low, high, share, is_one: false }.of_apart(Some(change), &options)
+        };
+        let open = || Outcome::Unresolved { reason: Reason::TooFewPoints, more_passes: None };
+        // As observed: 6% of the calls cost 3 us, and four times as much at small n.
+        assert_eq!(outcome(0.94, open(), 0.25).class(), Class::Flat);
+        assert_eq!(outcome(0.94, Outcome::Falls, 0.25).class(), Class::Flat);
+        assert_eq!(outcome(0.94, Outcome::Grows { law: None }, 4.0).class(), Class::Flat);
+        // Four calls in ten change the mean cost by 10%.
+        assert_eq!(outcome(0.6, open(), 0.25), Outcome::Varies);
+        assert_eq!(outcome(0.6, Outcome::Falls, 0.25), Outcome::Varies);
+        assert_eq!(outcome(0.6, Outcome::Grows { law: None }, 4.0), Outcome::Grows { law: None });
     }
 
     /// Guards against an outcome of both branches with the growth, costs or law of only one of them.
