@@ -4,6 +4,9 @@
 //! read the child's report. During destruction: `kill`, and the time from the kill until `waitpid` has returned. A
 //! child reads the clock, writes that time stamp into a pipe and sleeps, so `byte` contains one call of the child.
 //!
+//! The parent keeps its processor busy for 10 ms before the first kill. Otherwise the first children that die do not
+//! preempt it, and those kills are shorter by the child's exit (METHODOLOGY.md).
+//!
 //! Not a measure of the kernel alone: the cost depends on the parent's memory. A dynamically linked parent has more
 //! mappings to copy, and a large one more page tables; hence the parameters `linkage`, `resident` and `mappings`. The
 //! parent is the fork helper, a small program, because Landau itself would be a large one.
