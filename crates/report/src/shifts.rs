@@ -17,6 +17,10 @@ use serde::Serialize;
 /// Minimum number of curves from which a common shift can be determined.
 pub(crate) const CURVES_MIN: usize = 20;
 
+/// Maximum error (log scale) of a difference that shows whether there is a shift. A curve that may differ by more than
+/// this from run to run would not be seen to do so.
+const ERROR_MAX: f64 = 0.2;
+
 /// The shift between the curves of two records of one system, beyond the known variation of their benchmarks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Shift {
@@ -62,7 +66,9 @@ impl Shift {
         let growths: Vec<(f64, f64)> =
             unpaired.iter().filter_map(|one| Some((one.growth_ratio?.value.ln(), one.growth_error?))).collect();
         let added = |differences: &[(f64, f64)]| {
-            let added = if differences.len() < CURVES_MIN { 0.0 } else { excess(differences) };
+            let precise: Vec<(f64, f64)> =
+                differences.iter().copied().filter(|(_, error)| *error <= ERROR_MAX).collect();
+            let added = if precise.len() < CURVES_MIN { 0.0 } else { excess(&precise) };
             if added < Options::default().smallest_effect { 0.0 } else { added }
         };
         let (deviation, growth_deviation) = (added(&costs), added(&growths));

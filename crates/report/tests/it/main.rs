@@ -425,6 +425,21 @@ fn a_difference_of_most_curves_is_one_of_the_runs() {
     assert!(Page::render(&sources, &Options::default()).html.contains(expected));
 }
 
+/// Guards against curves that vary so much that they would never show a shift, and so hide it.
+#[test]
+fn curves_that_vary_by_half_have_no_say_in_the_shift() {
+    let record = |seed: u64, cost: fn(u32, u32) -> f64| {
+        let precise = CURVES.map(|label| sketch("dup", label, 500, ("dup", Direction::Up, cost)));
+        let steady: support::Shape = ("accept", Direction::Up, |_, _| 9000.0);
+        let vague = CURVES.map(|label| sketch("connect", label.replace("dup", "connect").leak(), 500, steady));
+        let cases: Vec<support::Sketch> = precise.into_iter().chain(vague).collect();
+        support::record_of(&cases, 5, &Bend { seed, ..Bend::default() }).0
+    };
+    let (_, shifts) = differing(&record(1, |_, _| 3000.0), &record(2, |_, _| 3900.0));
+    let [shift] = shifts.as_slice() else { panic!("{shifts:?}") };
+    assert!(shift.curves == 48 && shift.deviation > 0.3, "{shift:?}");
+}
+
 /// Guards against reporting a growth of one curve that most curves show.
 #[test]
 fn a_growth_of_most_curves_is_one_of_the_runs() {
