@@ -319,6 +319,35 @@ pub fn set_cork(_: &impl AsFd, _: bool) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
+/// Returns whether the congestion control of a TCP socket is a version of BBR (`TCP_CONGESTION`), which paces what it
+/// sends. `false` for other sockets.
+#[cfg(target_os = "linux")]
+pub fn is_paced_by_bbr(socket: &impl AsFd) -> bool {
+    // `TCP_CA_NAME_MAX` bytes, which end with a zero byte.
+    let mut name = [0_u8; 16];
+    let mut len = name.len() as libc::socklen_t;
+    let (fd, pointer) = (socket.as_fd().as_raw_fd(), name.as_mut_ptr().cast());
+    // SAFETY: `pointer` is to `len` writable bytes.
+    let got = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, pointer, &raw mut len) };
+    got == 0 && name.starts_with(b"bbr")
+}
+
+/// Chooses the congestion control of a TCP socket by its name (`TCP_CONGESTION`). Fails with ENOENT if the kernel does
+/// not have it, and with EPERM if this user may not choose it.
+#[cfg(target_os = "linux")]
+pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> Result<()> {
+    let (fd, len) = (socket.as_fd().as_raw_fd(), name.len() as libc::socklen_t);
+    // SAFETY: the pointer is to `len` readable bytes.
+    let set = unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_ptr().cast(), len) };
+    check("setsockopt", set).map(drop)
+}
+
+/// Returns whether the congestion control is a version of BBR: not known here.
+#[cfg(not(target_os = "linux"))]
+pub fn is_paced_by_bbr(_: &impl AsFd) -> bool {
+    false
+}
+
 /// Limits the rate at which the kernel sends the data of a TCP socket, in bytes per second (`SO_MAX_PACING_RATE`), at
 /// most 4 GiB.
 #[cfg(target_os = "linux")]

@@ -34,10 +34,21 @@ impl AsFd for File {
     }
 }
 
+/// How a file leaves that takes several calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pieces {
+    /// One call has sufficed so far.
+    One,
+    /// The socket is corked, so that only full segments leave.
+    Corked,
+    /// Each piece ends in a small segment.
+    Uncorked,
+}
+
 #[derive(Debug)]
 pub(super) enum Segment<'a> {
     Buffer { buffer: Bytes<'a>, from: usize },
-    File { file: File, offset: u64, left: u64, is_corked: bool },
+    File { file: File, offset: u64, left: u64, pieces: Pieces },
 }
 
 impl Segment<'_> {
@@ -68,7 +79,7 @@ impl Segment<'_> {
                 let (buffer, from) = buffer.into_owned(from);
                 Segment::Buffer { buffer, from }
             }
-            Self::File { file, offset, left, is_corked } => Segment::File { file, offset, left, is_corked },
+            Self::File { file, offset, left, pieces } => Segment::File { file, offset, left, pieces },
         }
     }
 }

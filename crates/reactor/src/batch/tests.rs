@@ -162,25 +162,39 @@ fn a_large_file_takes_turns() {
     assert_eq!(yields, 2);
 }
 
+/// Sends this many bytes of a file by this congestion control. Returns when the socket was corked and uncorked; `None`
+/// if the kernel does not have that congestion control.
+#[cfg(target_os = "linux")]
+fn corks_of(file: &Arc<OwnedFd>, count: usize, congestion: &str) -> Option<Vec<bool>> {
+    let (mut there, here) = tcp_pair();
+    match landau_sys::stream::set_congestion_control(&here, congestion) {
+        Err(error) if error.errno == 2 || error.is_not_permitted() => return None,
+        set => set.unwrap(),
+    }
+    there.set_nonblocking(false).unwrap();
+    let mut batch = Batch::new();
+    batch.push_file(file.clone(), 0, count as u64);
+    let reader = std::thread::spawn(move || {
+        let mut all = vec![0; count];
+        there.read_exact(&mut all).unwrap();
+        assert!(all == pattern(0, count), "{count} bytes arrive as they are");
+    });
+    CORKS.take();
+    while batch.send(&here).unwrap() != Progress::Done {}
+    reader.join().unwrap();
+    Some(CORKS.take())
+}
+
 /// Otherwise the kernel would hold the last, partial segment back for 200 ms.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_socket_is_uncorked_at_the_end_of_a_large_file() {
     let all = 2 * TURN_BYTES + 1000;
-    let file = Arc::new(file_of(&vec![1; all]));
-    let corks_of = |count: usize| {
-        let (mut there, here) = tcp_pair();
-        there.set_nonblocking(false).unwrap();
-        let mut batch = Batch::new();
-        batch.push_file(file.clone(), 0, count as u64);
-        let reader = std::thread::spawn(move || there.read_exact(&mut vec![0; count]).unwrap());
-        CORKS.take();
-        while batch.send(&here).unwrap() != Progress::Done {}
-        reader.join().unwrap();
-        CORKS.take()
-    };
-    assert_eq!(corks_of(all), [true, false]);
-    assert_eq!(corks_of(TURN_BYTES), []);
+    let file = Arc::new(file_of(&pattern(0, all)));
+    assert_eq!(corks_of(&file, all, "reno"), Some(vec![true, false]));
+    assert_eq!(corks_of(&file, TURN_BYTES, "reno"), Some(vec![]));
+    // A kernel without BBR cannot show this.
+    assert!(corks_of(&file, all, "bbr").is_none_or(|corks| corks.is_empty()));
 }
 
 /// A turn reads only the file that `next_file` returned before it, whatever buffers are around it.

@@ -9,9 +9,10 @@
 //!
 //! On loopback a segment has up to 64 KiB, and BBR may set a timer for each. BBR counts segments and takes each of them
 //! for a full one. A server that sends some small ones therefore gets a higher estimate of the bandwidth, and is hardly
-//! paced: on 29 November 2026 lighttpd, which ends each 256 KiB with a small segment (49 KB on average), took 18 ms for
-//! a download under BBR, and ours and nginx (65 KB) took 25 to 33 ms. Without the cork ours took 20 to 24 ms (37 KB),
-//! but 19 instead of 14 ms under cubic. On a network, where a segment has 1.5 KB, the few small ones hardly matter.
+//! paced. lighttpd ends each 256 KiB with a small segment; since 29 November 2026 ours does too under BBR, and only
+//! there. Before, in that day's runs of the same machine, lighttpd took 18 to 23 ms for a download under BBR, ours 25
+//! to 33 ms; since then ours takes 22 to 25 ms (nginx 30 to 35 ms). Under cubic the small segments would cost ours 19
+//! instead of 14 ms. On a network, where a segment has 1.5 KB, the few small ones hardly matter.
 
 use super::median::median;
 use super::rivals::{self, Accept, CLIENT_PROCESSOR, LARGE_BYTES, SERVER_PROCESSOR, Server};
