@@ -2,7 +2,7 @@
 //!
 //! The passes of one run share a state that the next run may not share: which huge pages are free, where the scheduler
 //! places a woken process, how full the slabs are. The variation depends on the benchmark: a system call without
-//! contention differs by 2 to 5%, a call that includes a wake-up on another processor by up to half. `cargo xtask bench
+//! contention differs by 2 to 7%, a call that includes a wake-up on another processor by up to half. `cargo xtask bench
 //! aa` measures these values and prints them in this form.
 //!
 //! A value that is too large does more than hide a difference of its own curve. Whether the machine was in another
@@ -12,12 +12,11 @@
 /// Standard deviations (log scale) between runs of the level and of the growth, rounded up: benchmark, phase, level,
 /// growth. The levels are the largest of four sets of quick studies of one virtual machine, and at least 2%: nine
 /// studies of 22 November 2026, six of them run while builds used both processors, and three times ten of 28 and 29
-/// November. Those of `fork` and of `mmap touch` are from the last three, because the causes of the larger ones are
-/// gone (memory is supplied before a pass, and the parent is busy before the first kill). Levels include the variation
-/// that is visible between the passes of one run; only that of `mail` does not. The growths are from ten calm studies
-/// of 23 November, without the variation between passes, and are at least 2%; that of `mail` is from ten studies of 28
-/// November, and that of `download` is a guess. `spawn` is from ten runs of three passes among 15,000 sleepers, whose
-/// law is O(n) with one slope or with two.
+/// November. Those of `fork` and of `mmap touch` are from the last three: memory is supplied before each pass since.
+/// Levels include the variation that is visible between the passes of one run; only that of `mail` does not. The
+/// growths are from ten calm studies of 23 November, without the variation between passes, and are at least 2%; that
+/// of `mail` is from ten studies of 28 November, and that of `download` is a guess. `spawn` is from ten runs of three
+/// passes among 15,000 sleepers, whose law is O(n) with one slope or with two.
 const COMPONENTS: [(&str, &str, f64, f64); 56] = [
     ("bind", "bind", 0.07, 0.07),
     ("bind", "close", 0.05, 0.03),

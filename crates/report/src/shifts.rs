@@ -17,8 +17,8 @@ use serde::Serialize;
 /// Minimum number of curves from which a common shift can be determined.
 pub(crate) const CURVES_MIN: usize = 20;
 
-/// Maximum error (log scale) of a difference that shows whether there is a shift. A curve that may differ by more than
-/// this from run to run would not be seen to do so.
+/// Maximum standard error (log scale) of a difference that shows whether there is a shift. A difference with a larger
+/// error, such as that of two runs that may each differ by 15%, would not be seen to exceed it.
 const ERROR_MAX: f64 = 0.2;
 
 /// The shift between the curves of two records of one system, beyond the known variation of their benchmarks.
@@ -30,7 +30,7 @@ pub struct Shift {
     /// The index of the other record.
     #[serde(skip)]
     pub other: usize,
-    /// The number of curves whose costs were compared.
+    /// The number of curves whose costs were compared with a standard error of at most 20%.
     pub curves: usize,
     /// The median of the ratios of their costs, other over base.
     pub ratio: f64,
@@ -61,14 +61,13 @@ impl Shift {
         if !Self::is_possible(of_base, of_other, unpaired.len()) {
             return None;
         }
-        let costs: Vec<(f64, f64)> =
-            unpaired.iter().filter_map(|one| Some((one.ratio?.value.ln(), one.error?))).collect();
-        let growths: Vec<(f64, f64)> =
-            unpaired.iter().filter_map(|one| Some((one.growth_ratio?.value.ln(), one.growth_error?))).collect();
+        let precise = |(_, error): &(f64, f64)| *error <= ERROR_MAX;
+        let costs = unpaired.iter().filter_map(|one| Some((one.ratio?.value.ln(), one.error?)));
+        let costs: Vec<(f64, f64)> = costs.filter(precise).collect();
+        let growths = unpaired.iter().filter_map(|one| Some((one.growth_ratio?.value.ln(), one.growth_error?)));
+        let growths: Vec<(f64, f64)> = growths.filter(precise).collect();
         let added = |differences: &[(f64, f64)]| {
-            let precise: Vec<(f64, f64)> =
-                differences.iter().copied().filter(|(_, error)| *error <= ERROR_MAX).collect();
-            let added = if precise.len() < CURVES_MIN { 0.0 } else { excess(&precise) };
+            let added = if differences.len() < CURVES_MIN { 0.0 } else { excess(differences) };
             if added < Options::default().smallest_effect { 0.0 } else { added }
         };
         let (deviation, growth_deviation) = (added(&costs), added(&growths));
@@ -124,7 +123,7 @@ impl Shift {
             String::new()
         };
         format!(
-            "From {base} to {other} the {what} of the {} curves differ by more than their benchmarks usually do \
+            "From {base} to {other} the {what} of {} curves differ by more than their benchmarks usually do \
              between runs{middle}. Both records name the same system and settings, so the machine was probably in \
              another state.",
             self.curves

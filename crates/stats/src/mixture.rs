@@ -187,7 +187,8 @@ impl Both {
         Outcome::Unresolved { reason: Reason::BranchShare, more_passes: effect.more_passes(options) }
     }
 
-    /// Returns the outcome of the costs of branches that were judged separately.
+    /// Returns the outcome of the costs of branches that were judged separately. A branch whose growth hardly changes
+    /// the mean cost does not change the outcome of a settled one.
     fn of_apart(&self, ratio_change: Option<Change>, options: &Options) -> Outcome {
         let (major, minor) = self.ranked();
         let certain = ratio_change.map(|change| change.interval(CERTAIN).map(f64::exp));

@@ -100,7 +100,7 @@ const KEPT: c_int = 62;
 /// Descriptors from 3 up to, but not including, this one are closed.
 const CLOSED: c_int = 64;
 
-/// How long this process keeps its processor busy before the first kill, in nanoseconds. A process that has received
+/// The processor time that this process uses before the first kill, in nanoseconds. A process that has received
 /// less than its share of the processor is not preempted by a child that wakes up to die, until it has caught up: up to
 /// 190 of 1,000 calls of `kill` took 2.5 µs instead of 30 µs. The scheduler of Linux 6.18 limits this lag to a few
 /// time slices of 3 ms.
@@ -455,8 +455,8 @@ fn spawn(method: u64, env: *const *const c_char) -> [u64; ANSWER_WORDS] {
 /// Kills a child and waits for it. The first kill is preceded by `LAG_NS` of work.
 fn reap(pid: c_int) -> [u64; ANSWER_WORDS] {
     if !REAPING.load(Ordering::Relaxed) {
-        let end_ns = now_ns() + LAG_NS;
-        while now_ns() < end_ns {}
+        let end_ns = used_ns() + LAG_NS;
+        while used_ns() < end_ns {}
     }
     REAPING.store(true, Ordering::Relaxed);
     let before_ns = now_ns();

@@ -413,7 +413,7 @@ fn a_difference_of_most_curves_is_one_of_the_runs() {
     assert!((0.25..0.29).contains(&shift.deviation) && shift.growth_deviation.abs() < 1e-12, "{shift:?}");
     let detectable = shift.detectable.expect("what could be seen");
     let text = shift.text(&["old", "new"].map(str::to_owned));
-    let expected = "From old to new the costs of the 24 curves differ by more than their benchmarks usually do";
+    let expected = "From old to new the costs of 24 curves differ by more than their benchmarks usually do";
     assert!(text.starts_with(expected) && text.contains("the median ratio of the costs is 1.2"), "{text}");
     assert!((0.2..9.0).contains(&detectable) && text.contains("would have been detected in half of them"), "{text}");
     // Every report that compares the records states the shift, and states it once.
@@ -437,7 +437,7 @@ fn curves_that_vary_by_half_have_no_say_in_the_shift() {
     };
     let (_, shifts) = differing(&record(1, |_, _| 3000.0), &record(2, |_, _| 3900.0));
     let [shift] = shifts.as_slice() else { panic!("{shifts:?}") };
-    assert!(shift.curves == 48 && shift.deviation > 0.3, "{shift:?}");
+    assert!(shift.curves == 24 && (shift.ratio - 1.3).abs() < 0.02 && shift.deviation > 0.3, "{shift:?}");
 }
 
 /// Guards against reporting a growth of one curve that most curves show.
@@ -453,7 +453,7 @@ fn a_growth_of_most_curves_is_one_of_the_runs() {
     let mut another = base.clone();
     another.host.release = "6.19.0".into();
     assert_eq!(grown(&compared(&another)), 24, "without the shift all of them are reported");
-    assert!(shift.growth_deviation > 0.1 && shift.text(&[]).contains(" growths of the 24 curves"), "{shift:?}");
+    assert!(shift.growth_deviation > 0.1 && shift.text(&[]).contains(" growths of 24 curves"), "{shift:?}");
 }
 
 /// Guards against mistaking a known difference for the state of the machine.

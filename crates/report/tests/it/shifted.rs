@@ -39,7 +39,7 @@ fn a_claim_over_the_base_allows_for_a_shift() {
         let shifted = shifted.unwrap();
         let found = [shifted.ratio, shifted.deviation].map(f64::to_bits);
         assert_eq!((shifted.curves, found), (24, [shift.ratio, shift.deviation].map(f64::to_bits)), "{shifted:?}");
-        let expected = "From old to new the costs of the 24 curves differ by more than their benchmarks usually do";
+        let expected = "From old to new the costs of 24 curves differ by more than their benchmarks usually do";
         assert!(shifted.text.starts_with(expected) && shifted.text.contains(" ratio to the base. "), "{shifted:?}");
         // If the records state why they differ, the ratio decides.
         let (checked, shifted) = over(claim, &base, &changed);
