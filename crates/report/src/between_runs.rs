@@ -5,9 +5,8 @@
 //! contention differs by 2 to 7%, a call that includes a wake-up on another processor by up to half. `cargo xtask bench
 //! aa` measures these values and prints them in this form.
 //!
-//! A value that is too large does more than hide a difference of its own curve. Whether the machine was in another
-//! state is judged from all curves ([`excess`](landau_stats::excess)), and curves that may differ by anything say that
-//! it was not.
+//! A value that is too large does more than hide a difference of its own curve: whether the machine was in another
+//! state is judged from the curves that are precise enough ([`Shift`](crate::Shift)).
 
 /// Standard deviations (log scale) between runs of the level and of the growth, rounded up: benchmark, phase, level,
 /// growth. The levels are the largest of four sets of quick studies of one virtual machine, and at least 2%: nine

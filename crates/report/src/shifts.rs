@@ -30,7 +30,8 @@ pub struct Shift {
     /// The index of the other record.
     #[serde(skip)]
     pub other: usize,
-    /// The number of curves whose costs were compared with a standard error of at most 20%.
+    /// The number of curves whose costs were compared with a standard error of at most 20%; that of the growths, if
+    /// nothing was added to costs.
     pub curves: usize,
     /// The median of the ratios of their costs, other over base.
     pub ratio: f64,
@@ -76,7 +77,7 @@ impl Shift {
         is_needed.then_some(Self {
             base,
             other,
-            curves: costs.len(),
+            curves: if deviation > 0.0 { costs.len() } else { growths.len() },
             ratio,
             deviation,
             growth_deviation,

@@ -619,7 +619,7 @@ mod tests {
         assert_eq!(outcome(0.94, open(), 0.25).class(), Class::Flat);
         assert_eq!(outcome(0.94, Outcome::Falls, 0.25).class(), Class::Flat);
         assert_eq!(outcome(0.94, Outcome::Grows { law: None }, 4.0).class(), Class::Flat);
-        // Four calls in ten change the mean cost by 10%.
+        // Four calls in ten change the mean cost by 12%, or by 3%.
         assert_eq!(outcome(0.6, open(), 0.25), Outcome::Varies);
         assert_eq!(outcome(0.6, Outcome::Falls, 0.25), Outcome::Varies);
         assert_eq!(outcome(0.6, Outcome::Grows { law: None }, 4.0), Outcome::Grows { law: None });

@@ -428,16 +428,23 @@ fn a_difference_of_most_curves_is_one_of_the_runs() {
 /// Guards against curves that vary so much that they would never show a shift, and so hide it.
 #[test]
 fn curves_that_vary_by_half_have_no_say_in_the_shift() {
-    let record = |seed: u64, cost: fn(u32, u32) -> f64| {
+    type Cost = fn(u32, u32) -> f64;
+    let record = |seed: u64, cost: Cost, vague: Cost| {
         let precise = CURVES.map(|label| sketch("dup", label, 500, ("dup", Direction::Up, cost)));
-        let steady: support::Shape = ("accept", Direction::Up, |_, _| 9000.0);
-        let vague = CURVES.map(|label| sketch("connect", label.replace("dup", "connect").leak(), 500, steady));
+        let vague: support::Shape = ("accept", Direction::Up, vague);
+        let vague = CURVES.map(|label| sketch("connect", label.replace("dup", "connect").leak(), 500, vague));
         let cases: Vec<support::Sketch> = precise.into_iter().chain(vague).collect();
         support::record_of(&cases, 5, &Bend { seed, ..Bend::default() }).0
     };
-    let (_, shifts) = differing(&record(1, |_, _| 3000.0), &record(2, |_, _| 3900.0));
+    let base = record(1, |_, _| 3000.0, |_, _| 9000.0);
+    let (_, shifts) = differing(&base, &record(2, |_, _| 3900.0, |_, _| 9000.0));
     let [shift] = shifts.as_slice() else { panic!("{shifts:?}") };
     assert!(shift.curves == 24 && (shift.ratio - 1.3).abs() < 0.02 && shift.deviation > 0.3, "{shift:?}");
+    // Their growths are as precise as the others.
+    let steeper = record(2, |n, _| 2800.0 + 1.2 * f64::from(n), |n, _| 8400.0 + 3.6 * f64::from(n));
+    let (_, shifts) = differing(&base, &steeper);
+    let [shift] = shifts.as_slice() else { panic!("{shifts:?}") };
+    assert!(shift.curves == 48 && shift.deviation.abs() < 1e-12 && shift.growth_deviation > 0.1, "{shift:?}");
 }
 
 /// Guards against reporting a growth of one curve that most curves show.
