@@ -468,7 +468,9 @@ fn pinning(text: &str) -> Result<Pinning, String> {
 /// Returns an unused file name that sorts by time and is valid on every file system.
 pub(crate) fn default_path() -> PathBuf {
     let time = jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%SZ");
-    unused_path(&format!("landau-{time}"), Path::exists)
+    let of_side = |path: &Path, role: Role| against::path_of(path, role).exists();
+    let is_used = |path: &Path| path.exists() || of_side(path, Role::Base) || of_side(path, Role::New);
+    unused_path(&format!("landau-{time}"), is_used)
 }
 
 /// Returns the first name that is not used: another run may have begun within the same second.
