@@ -168,7 +168,9 @@ impl Benchmark for Download {
     }
 
     fn kept_files(settings: &Settings) -> Option<String> {
-        Some(image_name(settings, settings.count("n")))
+        let mib = settings.count("n");
+        let is_directory = is_directory(settings, FileSystem::bare_ext4().unsupported().as_ref());
+        Some(if is_directory { directory_name(settings, mib * MIB) } else { image_name(settings, mib) })
     }
 
     fn step_us(_: &Settings) -> u64 {
@@ -395,13 +397,23 @@ fn image_name(settings: &Settings, mib: u64) -> String {
     format!("download-{}-{}-{mib}", layout(settings), file_count(settings))
 }
 
+/// Returns the name of the directory that holds files of so many bytes.
+fn directory_name(settings: &Settings, bytes: u64) -> String {
+    format!("download-{}-{bytes}", layout(settings))
+}
+
+/// Returns whether the files are in a directory of the run: on request, or because there can be no image.
+fn is_directory(settings: &Settings, no_image: Option<&String>) -> bool {
+    settings.is("location", "directory") || no_image.is_some()
+}
+
 impl Location {
     fn new(context: &Context, bytes: u64) -> Result<Self, Stop> {
         let settings = context.settings;
         let reason = FileSystem::bare_ext4().unsupported();
         // Extents are placed once in a run, so all passes of a case read the same file.
-        if settings.is("location", "directory") || reason.is_some() {
-            let directory = context.scratch.join(format!("download-{}-{bytes}", layout(settings)));
+        if is_directory(settings, reason.as_ref()) {
+            let directory = context.scratch.join(directory_name(settings, bytes));
             fs::create_dir_all(&directory).map_err(|error| Stop::io("mkdir", &error))?;
             return Ok(Location::Directory(directory, reason.filter(|_| settings.is("location", "auto"))));
         }
