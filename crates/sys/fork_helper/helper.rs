@@ -206,10 +206,7 @@ fn reply() -> c_int {
 fn work() -> c_int {
     let mut request = [0_u64; 8];
     while read_words(0, &mut request) > 0 {
-        let end_ns = used_ns() + WORK_NS;
-        while used_ns() < end_ns {
-            core::hint::spin_loop();
-        }
+        use_processor(WORK_NS);
         if reply() != 0 {
             return 1;
         }
@@ -239,6 +236,14 @@ pub(super) fn now_ns() -> u64 {
     // SAFETY: `time` has the layout of `struct timespec` and is writable for the length of the call.
     unsafe { clock_gettime(CLOCK_MONOTONIC, &raw mut time) };
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
+}
+
+/// Uses this much processor time.
+fn use_processor(ns: u64) {
+    let end_ns = used_ns() + ns;
+    while used_ns() < end_ns {
+        core::hint::spin_loop();
+    }
 }
 
 /// Returns the processor time of this thread.
@@ -455,8 +460,7 @@ fn spawn(method: u64, env: *const *const c_char) -> [u64; ANSWER_WORDS] {
 /// Kills a child and waits for it. The first kill is preceded by `LAG_NS` of work.
 fn reap(pid: c_int) -> [u64; ANSWER_WORDS] {
     if !REAPING.load(Ordering::Relaxed) {
-        let end_ns = used_ns() + LAG_NS;
-        while used_ns() < end_ns {}
+        use_processor(LAG_NS);
     }
     REAPING.store(true, Ordering::Relaxed);
     let before_ns = now_ns();

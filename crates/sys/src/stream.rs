@@ -332,6 +332,12 @@ pub fn is_paced_by_bbr(socket: &impl AsFd) -> bool {
     got == 0 && name.starts_with(b"bbr")
 }
 
+/// Returns whether the congestion control is a version of BBR: not known here.
+#[cfg(not(target_os = "linux"))]
+pub fn is_paced_by_bbr(_: &impl AsFd) -> bool {
+    false
+}
+
 /// Chooses the congestion control of a TCP socket by its name (`TCP_CONGESTION`). Fails with ENOENT if the kernel does
 /// not have it, and with EPERM if this user may not choose it.
 #[cfg(target_os = "linux")]
@@ -340,12 +346,6 @@ pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> Result<()> {
     // SAFETY: the pointer is to `len` readable bytes.
     let set = unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_ptr().cast(), len) };
     check("setsockopt", set).map(drop)
-}
-
-/// Returns whether the congestion control is a version of BBR: not known here.
-#[cfg(not(target_os = "linux"))]
-pub fn is_paced_by_bbr(_: &impl AsFd) -> bool {
-    false
 }
 
 /// Limits the rate at which the kernel sends the data of a TCP socket, in bytes per second (`SO_MAX_PACING_RATE`), at

@@ -170,7 +170,7 @@ fn a_large_file_takes_turns() {
 fn corks_of(file: &Arc<OwnedFd>, count: usize, congestion: &str) -> Option<Vec<bool>> {
     let (mut there, here) = tcp_pair();
     match landau_sys::stream::set_congestion_control(&here, congestion) {
-        Err(error) if error.errno == 2 || error.is_not_permitted() => return None,
+        Err(error) if error.is_absent() || error.is_not_permitted() => return None,
         set => set.unwrap(),
     }
     there.set_nonblocking(false).unwrap();

@@ -127,7 +127,7 @@ impl<T: Transport> Worker<T> {
     /// Refuses a client that cannot be served; returns whether it was refused.
     #[inline]
     fn is_refused(&mut self, Arrival { fd, peer, is_tls }: &Arrival) -> bool {
-        // No connection is closed for a client that is refused nevertheless.
+        // No connection is closed for a client whose address has no room.
         if self.table.len() >= self.admission.capacity() && self.admission.has_room_for(*peer) {
             self.close_kept();
         }
