@@ -4,7 +4,7 @@ use crate::clock::nanoseconds;
 use crate::counters::{Counters, LOSSES, Memory, OVERFLOWS};
 use crate::error::{Error, Result};
 use crate::gate;
-use crate::job::{Job, openers, share};
+use crate::job::{Job, share};
 use crate::message::{Command, Progress, Report, SampleCounts};
 use crate::metrics::Metrics;
 use crate::outcome::{Outcome, Step};
@@ -244,8 +244,7 @@ impl Run<'_> {
         let start = |workers: &mut Workers, worker: u32, from_ns: u64| {
             workers.send(worker as usize, &Command::Open { to: share(worker, n), from_ns })
         };
-        let has_rate = self.job.plans.iter().any(|plan| plan.connect_gap_ns > 0);
-        let mut running = openers(count, has_rate);
+        let mut running = self.job.idle.as_ref().map_or(count, |idle| idle.openers);
         (0..running).try_for_each(|worker| start(workers, worker, 0))?;
         let (mut waiting, mut open) = (running..count, u64::from(before));
         while running > 0 {

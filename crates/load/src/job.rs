@@ -22,19 +22,16 @@ const RESERVED_DESCRIPTORS: u64 = 24;
 /// load, including those that wait for their first response.
 const WINDOW: u32 = 128;
 
-/// The same limit over all workers of an idle load: about the backlog of many servers (511).
+/// The same limit over all workers of an idle load, unless the user sets another (`--connect-window`): about the
+/// backlog of many servers (511).
 const IDLE_WINDOW: u32 = 512;
 
 /// The smallest window of a worker. With a smaller one, many workers would mostly wait.
 const WINDOW_LEAST: u32 = 8;
 
-/// Number of workers of an idle load that open connections at the same time; the others wait for their turn. With only
-/// a few, the CPU switches between worker and server for nearly every connection. With many, which share the CPU with
-/// the server, each finds several responses when it runs.
-const OPENERS: u32 = IDLE_WINDOW / WINDOW_LEAST;
-
-/// The same with `--connect-rate`. It is smaller, because the first connections of all these workers start at once,
-/// whatever the rate.
+/// The largest number of workers that open connections at the same time with `--connect-rate`. Without it, each that
+/// has the smallest window at least does. It is small, because the first connections of all these workers start at
+/// once, whatever the rate.
 const PACED_OPENERS: u32 = 4;
 
 /// A load that is ready to run: a plan for each worker, and what the controller needs.
@@ -67,6 +64,8 @@ pub struct IdleJob {
     pub settle: Duration,
     /// Process ID of a server on this host whose memory is reported.
     pub server_pid: Option<u32>,
+    /// Number of workers that open connections at the same time; the others wait for their turn.
+    pub openers: u32,
 }
 
 impl Job {
@@ -85,12 +84,12 @@ impl Job {
         let load = load(spec);
         let connections = spec.idle.as_ref().map_or(spec.connections, |idle| idle.n);
         let worker_count = worker_count(get(Resource::Descriptors)?.1, connections, spec.workers)?;
+        let opening = spec.idle.as_ref().map(|idle| Opening::new(worker_count, spec.connect_rate.is_some(), idle));
         // The workers that open connections at the same time share the rate.
-        let opener_count =
-            if spec.idle.is_some() { openers(worker_count, spec.connect_rate.is_some()) } else { worker_count };
+        let opener_count = opening.map_or(worker_count, |opening| opening.openers);
         let window = |worker: u32| {
-            if spec.idle.is_some() {
-                return (IDLE_WINDOW / opener_count).min(WINDOW);
+            if let Some(opening) = opening {
+                return opening.window;
             }
             let all = if spec.per_connection.is_some() { spec.connections } else { WINDOW };
             (share(all.into(), worker, worker_count) as u32).max(WINDOW_LEAST)
@@ -124,7 +123,7 @@ impl Job {
             sources,
         };
         let plans = (0..worker_count).zip(sources).map(plan).collect();
-        let idle = spec.idle.as_ref().map(idle_job).transpose()?;
+        let idle = spec.idle.as_ref().map(|idle| idle_job(idle, opener_count)).transpose()?;
         Ok(Self { plans, load, idle, endpoints, waived, notes })
     }
 
@@ -139,11 +138,27 @@ impl Job {
     }
 }
 
-/// Returns how many workers of an idle load open connections at the same time. With a connect rate, of which each gets
-/// an equal part, the result divides the number of workers: a smaller last group would not keep the rate.
-pub(crate) fn openers(worker_count: u32, has_rate: bool) -> u32 {
-    let most = if has_rate { PACED_OPENERS } else { OPENERS }.min(worker_count);
-    (1..=most).rev().find(|&count| !has_rate || worker_count.is_multiple_of(count)).unwrap_or(1)
+/// How the workers of an idle load open connections.
+///
+/// With only a few at the same time, the CPU switches between worker and server for nearly every connection. With many,
+/// which share the CPU with the server, each finds several responses when it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Opening {
+    /// Number of workers that do so at the same time.
+    openers: u32,
+    /// Maximum number of connections, in each of them, in a handshake or before their first response.
+    window: u32,
+}
+
+impl Opening {
+    /// Divides the window of all workers. With a connect rate, of which each gets an equal part, the number of openers
+    /// divides the number of workers: a smaller last group would not keep the rate.
+    fn new(worker_count: u32, has_rate: bool, spec: &IdleSpec) -> Self {
+        let (all, most_each) = spec.window.map_or((IDLE_WINDOW, WINDOW), |all| (all, all));
+        let most = (all / WINDOW_LEAST).clamp(1, if has_rate { PACED_OPENERS } else { u32::MAX }).min(worker_count);
+        let openers = (1..=most).rev().find(|&count| !has_rate || worker_count.is_multiple_of(count)).unwrap_or(1);
+        Self { openers, window: (all / openers).min(most_each) }
+    }
 }
 
 /// Returns a worker's share of a total; the first workers get the remainder.
@@ -185,7 +200,7 @@ fn worker_count(limit: u64, connections: u32, asked: Option<u32>) -> Result<u32>
     Ok(count as u32)
 }
 
-fn idle_job(spec: &IdleSpec) -> Result<IdleJob> {
+fn idle_job(spec: &IdleSpec, openers: u32) -> Result<IdleJob> {
     let mut steps = if spec.steps.is_empty() { ladder(spec.n) } else { spec.steps.clone() };
     steps.sort_unstable();
     steps.dedup();
@@ -201,7 +216,7 @@ fn idle_job(spec: &IdleSpec) -> Result<IdleJob> {
         )));
     }
     let IdleSpec { samples, settle, server_pid, .. } = *spec;
-    Ok(IdleJob { steps, samples, passes: spec.passes.max(1), settle, server_pid })
+    Ok(IdleJob { steps, samples, passes: spec.passes.max(1), settle, server_pid, openers })
 }
 
 /// Returns the default steps up to `n`: 1, 2, 5, 10 … `n`.
@@ -232,15 +247,39 @@ mod tests {
         }
     }
 
+    fn opening(worker_count: u32, has_rate: bool, window: Option<u32>) -> Opening {
+        let settle = Duration::ZERO;
+        let spec = IdleSpec { n: 1, steps: Vec::new(), samples: 1, passes: 1, settle, server_pid: None, window };
+        Opening::new(worker_count, has_rate, &spec)
+    }
+
     /// Of five workers, four once opened their shares at the full rate, and the last one alone at a quarter of it.
     #[test]
     fn with_a_connect_rate_all_turns_of_the_workers_are_full() {
-        for (count, has_rate) in [1, 3, 5, 6, 40, 51, 65].into_iter().flat_map(|count| [(count, false), (count, true)])
-        {
-            let openers = openers(count, has_rate);
-            assert!(!has_rate || count.is_multiple_of(openers), "{count}: the last ones would not keep the rate");
+        for count in [1, 3, 5, 6, 40, 51, 65] {
+            let openers = opening(count, true, None).openers;
+            assert!(count.is_multiple_of(openers), "{count}: the last ones would not keep the rate");
         }
-        assert_eq!((openers(1, false), openers(OPENERS + 1, false), openers(51, true)), (1, OPENERS, 3));
+        assert_eq!(opening(51, true, None), Opening { openers: 3, window: 128 });
+        assert_eq!(opening(51, true, Some(3000)), Opening { openers: 3, window: 1000 });
+    }
+
+    #[test]
+    fn workers_that_open_connections_share_the_window() {
+        for (count, window, expected) in [
+            (1, None, (1, 128)),
+            (51, None, (51, 10)),
+            (65, None, (64, 8)),
+            (1, Some(512), (1, 512)),
+            (51, Some(2048), (51, 40)),
+            (100, Some(2048), (100, 20)),
+            (51, Some(20), (2, 10)),
+            (51, Some(7), (1, 7)),
+            (51, Some(1), (1, 1)),
+        ] {
+            let (openers, each) = expected;
+            assert_eq!(opening(count, false, window), Opening { openers, window: each }, "{count} {window:?}");
+        }
     }
 
     #[test]

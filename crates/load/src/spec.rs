@@ -75,4 +75,7 @@ pub struct IdleSpec {
     pub settle: Duration,
     /// Process ID of a server on this host whose memory is reported.
     pub server_pid: Option<u32>,
+    /// Maximum number of connections in a handshake, or before their first response, at a time: over all workers, each
+    /// of which has a part of it. If there is none, 512 and at most 128 in each worker.
+    pub window: Option<u32>,
 }

@@ -146,6 +146,10 @@ pub(crate) struct Args {
     /// Limit new connections to R per second [default: unlimited]
     #[arg(long, value_name = "R")]
     connect_rate: Option<f64>,
+    /// Have at most N connections at a time in a handshake or before their first response (requires --idle). More than
+    /// the server's backlog can overflow it [default: 512, at most 128 in each worker]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connect_window: Option<u32>,
     /// Fail a handshake or a response that takes longer than this
     #[arg(long, value_name = "TIME", default_value = "10s")]
     #[arg(value_parser = duration_in(Duration::from_nanos(1)..=Duration::from_secs(100)))]
@@ -264,6 +268,7 @@ impl Args {
             ("--passes", self.passes.is_some()),
             ("--settle", self.settle.is_some()),
             ("--server-pid", self.server_pid.is_some()),
+            ("--connect-window", self.connect_window.is_some()),
             ("--output", self.output.is_some()),
         ];
         if let Some((option, _)) = of_idle.iter().find(|(_, is_given)| *is_given && self.idle.is_none()) {
@@ -306,6 +311,7 @@ fn spec(args: &Args, seed: u64) -> LoadSpec {
             passes: args.passes.unwrap_or(1),
             settle: args.settle.unwrap_or(SETTLE),
             server_pid: args.server_pid,
+            window: args.connect_window,
         }),
         duration: args.duration_of(),
         request_count: args.requests,

@@ -30,7 +30,8 @@ fn check(outcome: &Outcome) -> CheckResult {
     }
     CheckResult::Failed(format!(
         "a listening socket of this host overflowed ({}): connections were delayed by a second or lost; raise the \
-         server's backlog and net.core.somaxconn, or limit --connect-rate",
+         server's backlog and net.core.somaxconn, or limit --connect-rate \
+         or --connect-window",
         increased.join(", ")
     ))
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn idle(n: u32) -> IdleSpec {
-    IdleSpec { n, steps: Vec::new(), samples: 5, passes: 1, settle: Duration::ZERO, server_pid: None }
+    IdleSpec { n, steps: Vec::new(), samples: 5, passes: 1, settle: Duration::ZERO, server_pid: None, window: None }
 }
 
 /// Calls a function when all idle connections of a step are open.
@@ -143,10 +143,12 @@ fn server_of_slow_first_responses() -> (String, Arc<AtomicU64>) {
 #[test]
 fn connections_are_opened_few_at_a_time() {
     // Each of 100 workers has one connection, and 64 workers begin. One worker alone opens 128 at a time, as many as
-    // the server's backlog.
-    for (workers, n, bound) in [(100, 100, 64), (1, 400, 128)] {
+    // the server's backlog. With a window of 24 for all, three workers open theirs, or one worker opens 24.
+    for (workers, n, window, bound) in
+        [(100, 100, None, 64), (1, 400, None, 128), (100, 100, Some(24), 3), (1, 400, Some(24), 24)]
+    {
         let (url, most) = server_of_slow_first_responses();
-        let steps = IdleSpec { steps: vec![10, n], ..idle(n) };
+        let steps = IdleSpec { steps: vec![10, n], window, ..idle(n) };
         let outcome = run(&LoadSpec { idle: Some(steps), request_count: None, workers: Some(workers), ..spec(&url) });
         let steps: Vec<(u32, u64)> = outcome.steps.iter().map(|step| (step.n, step.open)).collect();
         assert_eq!(steps, [(10, 10), (n, u64::from(n))]);

@@ -60,7 +60,8 @@ fn invalid_and_contradictory_options_are_refused() {
         let message = refusal(&spec);
         assert!(message.contains(expected), "{expected}: {message}");
     }
-    let steps = IdleSpec { n: 10, steps: vec![0, 5], samples: 1, passes: 1, settle: Duration::ZERO, server_pid: None };
+    let settle = Duration::ZERO;
+    let steps = IdleSpec { n: 10, steps: vec![0, 5], samples: 1, passes: 1, settle, server_pid: None, window: None };
     let message = refusal(&LoadSpec { idle: Some(steps.clone()), ..own() });
     assert!(message.contains("--steps 0: must be from 1 to 10"), "{message}");
     let late = IdleSpec { steps: Vec::new(), settle: Duration::from_secs(99_999_999_999_999), ..steps };
@@ -74,7 +75,8 @@ fn invalid_and_contradictory_options_are_refused() {
 fn idle_connections_are_divided_among_as_many_workers_as_the_limit_on_open_files_needs() {
     let limit = landau_sys::limits::get(landau_sys::limits::Resource::Descriptors).unwrap().1;
     let n = 1_000_000;
-    let idle = IdleSpec { n, steps: Vec::new(), samples: 1, passes: 1, settle: Duration::ZERO, server_pid: None };
+    let settle = Duration::ZERO;
+    let idle = IdleSpec { n, steps: Vec::new(), samples: 1, passes: 1, settle, server_pid: None, window: None };
     let job = Job::resolve(&LoadSpec { idle: Some(idle), ..spec("http://127.0.0.1:9/") }).unwrap();
     let most = job.plans.iter().map(|plan| u64::from(plan.connections)).max().unwrap();
     assert!(most < limit, "{most} of {limit}");
