@@ -11,9 +11,9 @@
 //! | a file | `sendfile`, after a `send` with `MSG_MORE` | `sendfile`; read and written if that is refused |
 //!
 //! A file that takes several turns is sent corked (`TCP_CORK`), since each turn would otherwise end in a small segment.
-//! Under BBR it is sent in pieces of 256 KiB instead, which are not corked. BBR counts segments and paces what it
-//! sends: on loopback, where a segment has up to 64 KiB, a few small ones raise its estimate of the bandwidth, and a
-//! download costs 28% less on one connection and 11% less on four. Between hosts they are one segment of 180.
+//! Under BBR it is sent in pieces of 176 KiB instead, which are not corked. BBR counts segments and paces what it
+//! sends: on loopback, where a segment has up to 64 KiB, a few smaller ones raise its estimate of the bandwidth, and a
+//! download costs about a third less. Between hosts they are one segment of 120.
 //!
 //! One turn reads at most one file, so that a caller that must not wait for a device can check that file first
 //! ([`Queue::next_file`]).

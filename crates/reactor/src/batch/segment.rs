@@ -41,7 +41,7 @@ pub(super) enum Pieces {
     One,
     /// The socket is corked, so that only full segments leave.
     Corked,
-    /// Each piece ends in a small segment.
+    /// Each piece ends in a segment that is not full.
     Uncorked,
 }
 

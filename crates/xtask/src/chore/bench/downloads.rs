@@ -8,11 +8,12 @@
 //! client's, which is the same for all servers.
 //!
 //! On loopback a segment has up to 64 KiB, and BBR may set a timer for each. BBR counts segments and takes each of them
-//! for a full one. A server that sends some small ones therefore gets a higher estimate of the bandwidth, and is hardly
-//! paced. lighttpd ends each 256 KiB with a small segment; since 29 November 2026 ours does too under BBR, and only
-//! there. Before, in that day's runs of the same machine, lighttpd took 18 to 23 ms for a download under BBR, ours 25
-//! to 33 ms; since then ours takes 22 to 25 ms (nginx 30 to 35 ms). Under cubic the small segments would cost ours 19
-//! instead of 14 ms. On a network, where a segment has 1.5 KB, the few small ones hardly matter.
+//! for a full one. A server that sends some smaller ones therefore gets a higher estimate of the bandwidth, and is
+//! hardly paced. lighttpd ends each 256 KiB with a small segment; ours ends each 176 KiB with one of 49 KB, under BBR
+//! only. In one run of 29 November 2026, ours took 16.5 and 17.2 ms for a download on one and four connections,
+//! lighttpd 18.6 and 19.0 ms, nginx 34.1 and 29.7 ms. Under cubic, which does not count segments, the fewest possible
+//! are best: ours and nginx took 14.2 and 13.9 ms in that run, and 14.8 and 14.6 ms on four connections. On a network,
+//! where a segment has 1.5 KB, the few smaller ones hardly matter.
 
 use super::median::median;
 use super::rivals::{self, Accept, CLIENT_PROCESSOR, LARGE_BYTES, SERVER_PROCESSOR, Server};
