@@ -1,12 +1,11 @@
 //! HTTP/2 under `h2load`, with prior knowledge and over TLS, and the memory of its idle connections.
 
-use super::{Idle, Rival, Server, Words, load};
-use crate::chore::bench::rivals::{self, CLIENT_PROCESSOR};
+use super::{Idle, Rival, Server, Words, generated, load};
+use crate::chore::bench::rivals;
 use crate::client::Http2;
 use anyhow::{Context, Result, ensure};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// The measurement of idle connections.
@@ -38,12 +37,8 @@ pub(super) fn run(words: &Words, folder: &Path, root: &Path) -> Result<bool> {
 fn requested_us(server: &Server, is_tls: bool, file: &str, arguments: &[&str], seconds: u32) -> Result<f64> {
     let scheme = if is_tls { "https" } else { "http" };
     let before = server.processor_ns()?;
-    let output = Command::new("taskset")
-        .args(["-c", CLIENT_PROCESSOR, "h2load", "-t1", "-D", &seconds.to_string()])
-        .args(arguments)
-        .arg(format!("{scheme}://127.0.0.1:{}/{file}", server.port))
-        .output()
-        .context("start h2load (Debian: apt-get install nghttp2-client)")?;
+    let (time, url) = (seconds.to_string(), format!("{scheme}://127.0.0.1:{}/{file}", server.port));
+    let output = generated("h2load", "nghttp2-client", &[&["-t1", "-D", &time][..], arguments, &[&url]].concat())?;
     let spent = server.processor_ns()? - before;
     let text = String::from_utf8_lossy(&output.stdout);
     let protocol = if is_tls { "Application protocol: h2\n" } else { "Application protocol: h2c\n" };
