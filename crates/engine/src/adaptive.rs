@@ -15,19 +15,18 @@ const BOUNDED_FACTOR: u32 = 20;
 /// The time that adaptive passes may always take, however short the planned ones were.
 const LEAST: Duration = Duration::from_secs(10);
 
-/// The time in which the planned and the adaptive passes of a quick study of everything should end, so that the study
-/// ends within two minutes: starting, judging and writing take 2 to 5 s more on two processors.
+/// The time that the planned and the adaptive passes of one side of a quick study of everything should take together,
+/// so that it lasts less than two minutes: starting, judging and writing take 2 to 5 s more on two processors.
 const WHOLE: Duration = Duration::from_secs(113);
 
 /// Returns the longest time that the adaptive passes of a study may take: a share of the time that the planned passes
-/// took. In a quick study of everything, the planned passes take 55 to 85 s on two processors, as the host permits; the
-/// slower they were, the less time is left until [`WHOLE`].
-fn longest(study: Study, took: Duration) -> Duration {
+/// of its sides took. In a quick study of everything, these take 55 to 85 s on two processors, depending on the host;
+/// the slower they were, the less time is left until [`WHOLE`].
+fn longest(study: Study, took: Duration, sides: u32) -> Duration {
+    let bounded = |time: Duration| time.clamp(LEAST, Duration::from_secs(45));
     match study {
-        Study::Smoke | Study::Quick | Study::Then => {
-            let left = WHOLE.saturating_sub(took);
-            left.clamp(took / 4, took * 3 / 4).clamp(LEAST, Duration::from_secs(45))
-        }
+        Study::Smoke | Study::Then => bounded(took * 3 / 4),
+        Study::Quick => bounded((WHOLE * sides).saturating_sub(took).clamp(took / 4, took * 3 / 4)),
         Study::Full => (took / 2).clamp(LEAST, Duration::from_secs(15 * 60)),
     }
 }
@@ -98,13 +97,13 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns the limits of a run whose cases had this number of planned passes, which took this time in all; none if
-    /// it makes planned passes only.
-    pub(crate) fn of(adaptive: Adaptive, study: Study, planned: u32, took: Duration) -> Option<Self> {
+    /// Returns the limits of a run whose cases had this number of planned passes on each side, which took this time in
+    /// all; none if it makes planned passes only.
+    pub(crate) fn of(adaptive: Adaptive, study: Study, planned: u32, took: Duration, sides: u32) -> Option<Self> {
         let bounded = planned.saturating_mul(BOUNDED_FACTOR);
         match adaptive {
             Adaptive::Off => None,
-            Adaptive::Bounded => Some(Self { pass_cap: bounded, time: Some(longest(study, took)) }),
+            Adaptive::Bounded => Some(Self { pass_cap: bounded, time: Some(longest(study, took, sides)) }),
             Adaptive::UntilResolved => Some(Self { pass_cap: bounded.max(UNTIL_RESOLVED_CAP), time: None }),
         }
     }
@@ -306,16 +305,21 @@ mod tests {
 
     #[test]
     fn limits_follow_from_the_mode_and_the_planned_passes() {
-        let of = |adaptive, planned| Limits::of(adaptive, Study::Quick, planned, SECOND).map(|limits| limits.pass_cap);
+        let of =
+            |adaptive, planned| Limits::of(adaptive, Study::Quick, planned, SECOND, 1).map(|limits| limits.pass_cap);
         assert_eq!(of(Adaptive::Off, 5), None);
         assert_eq!(of(Adaptive::Bounded, 5), Some(100));
         assert_eq!((of(Adaptive::UntilResolved, 5), of(Adaptive::UntilResolved, 50)), (Some(100), Some(1000)));
-        let time = |study, took| Limits::of(Adaptive::Bounded, study, 5, SECOND * took).and_then(|limits| limits.time);
+        let of = |study, took, sides| Limits::of(Adaptive::Bounded, study, 5, SECOND * took, sides);
+        let time = |study, took| of(study, took, 1).and_then(|limits| limits.time);
         let seconds = |times: [u32; 4]| times.map(|seconds| Some(SECOND * seconds));
         assert_eq!([1, 20, 56, 3_600].map(|took| time(Study::Quick, took)), seconds([10, 15, 42, 45]));
         // On a slow host the study of everything still ends within two minutes, unless it lasts that long anyway.
         assert_eq!([68, 80, 92, 120].map(|took| time(Study::Quick, took)), seconds([45, 33, 23, 30]));
+        // Two sides, and studies that are not of two minutes, keep their time.
+        let both = [136, 160].map(|took| of(Study::Quick, took, 2).and_then(|limits| limits.time));
+        assert_eq!((both, time(Study::Then, 80)), ([Some(SECOND * 45); 2], Some(SECOND * 45)));
         assert_eq!([1, 20, 62, 3_600].map(|took| time(Study::Full, took)), seconds([10, 10, 31, 900]));
-        assert_eq!(Limits::of(Adaptive::UntilResolved, Study::Full, 5, SECOND).and_then(|limits| limits.time), None);
+        assert_eq!(Limits::of(Adaptive::UntilResolved, Study::Full, 5, SECOND, 1).and_then(|limits| limits.time), None);
     }
 }

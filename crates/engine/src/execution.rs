@@ -148,7 +148,8 @@ impl<'a> Execution<'a> {
         self.announce(todo.len());
         let mut ending = self.passes(&todo)?;
         if ending == EndOutcome::Complete
-            && let Some(limits) = Limits::of(plan.adaptive, plan.study, plan.pass_count, self.planned_time)
+            && let Some(limits) =
+                Limits::of(plan.adaptive, plan.study, plan.pass_count, self.planned_time, self.tracks.len() as u32)
         {
             ending = self.adaptive_rounds(&limits)?;
         }
