@@ -2,8 +2,8 @@
 //!
 //! Each connection makes one request when it is opened, which proves that the server accepted and served it. From then
 //! on it is watched, so that the worker notices if the server closes it. In each worker the number of connections that
-//! wait for their first response is limited, and few workers open connections at a time, so that the generator does not
-//! overflow the server's queues. The controller decides when it is a worker's turn.
+//! wait for their first response is limited, and so is the number of workers that open connections at the same time, so
+//! that the generator does not overflow the server's queues. The controller decides when it is a worker's turn.
 
 use crate::clock::Clock;
 use crate::connections::{Connections, Event};
@@ -13,6 +13,7 @@ use crate::link::Link;
 use crate::message::{Command, Report, SampleCounts, SampleTimes};
 use crate::pace::Pace;
 use crate::plan::Plan;
+use crate::request_loop::OPENED_PER_WAIT;
 use std::time::Duration;
 
 /// Time until the next attempt after a connection failed.
@@ -159,7 +160,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         }
         let missing = to.saturating_sub(open + coming);
         let room = self.plan.window.saturating_sub(coming);
-        for _ in 0..missing.min(room) {
+        for _ in 0..missing.min(room).min(OPENED_PER_WAIT) {
             let now_ns = self.connections.now_ns();
             if !self.opening.pace.is_due(now_ns) {
                 break;

@@ -19,19 +19,19 @@ use std::time::Duration;
 const RESERVED_DESCRIPTORS: u64 = 24;
 
 /// Maximum number of connections in a handshake at a time: over all workers of a loop, or in each worker of an idle
-/// load, including those that wait for their first response.
+/// load, including those that wait for their first response, unless the user sets the number (`--connect-window`).
 const WINDOW: u32 = 128;
 
-/// The same limit over all workers of an idle load, unless the user sets another (`--connect-window`): about the
-/// backlog of many servers (511).
+/// The same limit over all workers of an idle load, unless the user sets another: about the backlog of many servers
+/// (511).
 const IDLE_WINDOW: u32 = 512;
 
-/// The smallest window of a worker. With a smaller one, many workers would mostly wait.
+/// The smallest part of the window that a worker gets if the window is large enough. With a smaller one, many workers
+/// would mostly wait.
 const WINDOW_LEAST: u32 = 8;
 
-/// The largest number of workers that open connections at the same time with `--connect-rate`. Without it, each that
-/// has the smallest window at least does. It is small, because the first connections of all these workers start at
-/// once, whatever the rate.
+/// The largest number of workers that open connections at the same time with `--connect-rate`. It is small, because the
+/// first connections of all these workers start at once, whatever the rate.
 const PACED_OPENERS: u32 = 4;
 
 /// A load that is ready to run: a plan for each worker, and what the controller needs.

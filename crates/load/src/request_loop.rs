@@ -41,7 +41,7 @@ const DUE_PER_TURN: u32 = 256;
 
 /// Maximum number of connections that are started between two waits for events. Thousands of attempts time out together
 /// and are retried together; an established connection must not wait for all of them before its request is sent.
-const OPENED_PER_WAIT: u32 = 64;
+pub(crate) const OPENED_PER_WAIT: u32 = 64;
 
 /// The stage of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

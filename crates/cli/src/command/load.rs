@@ -146,8 +146,8 @@ pub(crate) struct Args {
     /// Limit new connections to R per second [default: unlimited]
     #[arg(long, value_name = "R")]
     connect_rate: Option<f64>,
-    /// Have at most N connections at a time in a handshake or before their first response (requires --idle). More than
-    /// the server's backlog can overflow it [default: 512, at most 128 in each worker]
+    /// Limit the connections that are in a handshake or wait for their first response to N at a time (requires --idle).
+    /// More than the server's backlog can overflow it [default: 512, and 128 in each worker]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connect_window: Option<u32>,
     /// Fail a handshake or a response that takes longer than this
@@ -382,6 +382,24 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn options_of_idle_connections_reach_the_load() {
+        let words = "load http://127.0.0.1/ --idle 9 --steps 3,9 --samples 4 --passes 2 --settle 5s --server-pid 6 \
+                     --connect-window 7 --connect-rate 8";
+        let spec = spec(&Line::parse_from(words.split_whitespace()).args, 1);
+        let idle = spec.idle.unwrap();
+        assert_eq!((idle.n, idle.steps, idle.samples, idle.passes), (9, vec![3, 9], 4, 2));
+        assert_eq!((idle.settle, idle.server_pid, idle.window), (Duration::from_secs(5), Some(6), Some(7)));
+        assert_eq!(spec.connect_rate, Some(8.0));
+    }
 
     #[test]
     fn address_ranges_are_expanded() {

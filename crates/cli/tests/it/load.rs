@@ -31,6 +31,8 @@ fn options_without_effect_are_refused() {
         (&["-n", "1", "--passes", "2"], "--passes requires --idle N"),
         (&["-n", "1", "--settle", "1s"], "--settle requires --idle N"),
         (&["-n", "1", "--server-pid", "1"], "--server-pid requires --idle N"),
+        (&["-n", "1", "--connect-window", "9"], "--connect-window requires --idle N"),
+        (&["--idle", "1", "--connect-window", "0"], "--connect-window"),
         (&["-n", "1", "--arrivals", "constant"], "--arrivals requires --rate R"),
         (&["-n", "1", "--ca", "/etc/passwd"], "--ca requires an https URL"),
         (&["--idle", "1", "--arrivals", "constant"], "--arrivals requires --rate R"),

@@ -30,8 +30,7 @@ fn check(outcome: &Outcome) -> CheckResult {
     }
     CheckResult::Failed(format!(
         "a listening socket of this host overflowed ({}): connections were delayed by a second or lost; raise the \
-         server's backlog and net.core.somaxconn, or limit --connect-rate \
-         or --connect-window",
+         server's backlog and net.core.somaxconn, or limit --connect-rate or --connect-window",
         increased.join(", ")
     ))
 }
