@@ -195,12 +195,12 @@ fn a_socket_is_uncorked_at_the_end_of_a_large_file() {
     let file = Arc::new(file_of(&pattern(0, all)));
     assert_eq!(corks_of(&file, all, "reno"), Some(vec![true, false]));
     assert_eq!(corks_of(&file, TURN_BYTES, "reno"), Some(vec![]));
-    // A kernel without BBR cannot show this. The first piece begins at a page boundary.
+    // A kernel without BBR cannot show this. The first piece begins at a page boundary, so it ends before one.
     SIZES.take();
     if let Some(corks) = corks_of(&file, all, "bbr") {
         let sizes = SIZES.take();
         assert_eq!((corks, sizes.iter().max()), (vec![], Some(&PIECE_BYTES)), "{sizes:?}");
-        assert!((1..PIECE_BYTES).contains(&sizes[0]) && !sizes[0].is_multiple_of(4096), "{sizes:?}");
+        assert!(sizes[0] < PIECE_BYTES && sizes[0] % 4096 > 170, "{sizes:?}");
     }
 }
 
