@@ -45,6 +45,8 @@ struct Opening {
     /// Connections that wait for their first response.
     first_requests: u32,
     pace: Pace,
+    /// Connections that may still be started before the next wait.
+    allowed: u32,
     last_progress_ns: u64,
 }
 
@@ -79,7 +81,13 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
             connections,
             link,
             idle: IdleSet::new(plan.seed ^ u64::from(plan.share.0)),
-            opening: Opening { to: None, first_requests: 0, pace: Pace::new(plan.connect_gap_ns), last_progress_ns: 0 },
+            opening: Opening {
+                to: None,
+                first_requests: 0,
+                pace: Pace::new(plan.connect_gap_ns),
+                allowed: OPENED_PER_WAIT,
+                last_progress_ns: 0,
+            },
             sampling: Sampling {
                 left: None,
                 subject: Subject::None,
@@ -98,6 +106,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         while !self.is_done {
             let was_counting = self.is_counting;
             self.connections.wait(self.next_connect_ns(), self.longest_wait())?;
+            self.opening.allowed = OPENED_PER_WAIT;
             self.connections.tick();
             let mut is_quiet = true;
             while let Some(event) = self.connections.next_event() {
@@ -160,12 +169,13 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         }
         let missing = to.saturating_sub(open + coming);
         let room = self.plan.window.saturating_sub(coming);
-        for _ in 0..missing.min(room).min(OPENED_PER_WAIT) {
+        for _ in 0..missing.min(room).min(self.opening.allowed) {
             let now_ns = self.connections.now_ns();
             if !self.opening.pace.is_due(now_ns) {
                 break;
             }
             self.opening.pace.advance(now_ns);
+            self.opening.allowed -= 1;
             if self.connections.connect().is_none() {
                 self.opening.pace.delay(self.connections.now_ns() + RETRY_NS);
             }

@@ -62,8 +62,8 @@ pub(crate) struct Args {
     trust_record: bool,
     /// Repeat the cases whose curves are not resolved until all are, up to 100 passes of each case, or 20 times its
     /// planned passes if that is more [default: up to 20 times the planned passes, for 3/4 of the time that those took,
-    /// from 10 s to 45 s (study quick: at most 113 s together with the planned ones; study full: 1/2, at most 15 min);
-    /// none with --passes]
+    /// from 10 s to 45 s (study quick: less if planned and adaptive passes would take over 113 s; study full: 1/2, at
+    /// most 15 min); none with --passes]
     #[arg(long)]
     until_resolved: bool,
     /// Write the HTML report to this file [default: the record's name with .html]
