@@ -84,12 +84,13 @@ impl Job {
         let load = load(spec);
         let connections = spec.idle.as_ref().map_or(spec.connections, |idle| idle.n);
         let worker_count = worker_count(get(Resource::Descriptors)?.1, connections, spec.workers)?;
-        let opening = spec.idle.as_ref().map(|idle| Opening::new(worker_count, spec.connect_rate.is_some(), idle));
+        let has_rate = spec.connect_rate.is_some();
+        let openers = spec.idle.as_ref().map(|idle| Openers::new(worker_count, has_rate, idle.window));
         // The workers that open connections at the same time share the rate.
-        let opener_count = opening.map_or(worker_count, |opening| opening.openers);
+        let opener_count = openers.map_or(worker_count, |openers| openers.count);
         let window = |worker: u32| {
-            if let Some(opening) = opening {
-                return opening.window;
+            if let Some(openers) = openers {
+                return openers.window;
             }
             let all = if spec.per_connection.is_some() { spec.connections } else { WINDOW };
             (share(all.into(), worker, worker_count) as u32).max(WINDOW_LEAST)
@@ -138,26 +139,25 @@ impl Job {
     }
 }
 
-/// How the workers of an idle load open connections.
+/// The workers of an idle load that open connections at the same time.
 ///
-/// With only a few at the same time, the CPU switches between worker and server for nearly every connection. With many,
-/// which share the CPU with the server, each finds several responses when it runs.
+/// With only a few, the CPU switches between worker and server for nearly every connection. With many, which share the
+/// CPU with the server, each finds several responses when it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Opening {
-    /// Number of workers that do so at the same time.
-    openers: u32,
-    /// Maximum number of connections, in each of them, in a handshake or before their first response.
+struct Openers {
+    count: u32,
+    /// Maximum number of connections of each that are in a handshake, or before their first response, at a time.
     window: u32,
 }
 
-impl Opening {
-    /// Divides the window of all workers. With a connect rate, of which each gets an equal part, the number of openers
-    /// divides the number of workers: a smaller last group would not keep the rate.
-    fn new(worker_count: u32, has_rate: bool, spec: &IdleSpec) -> Self {
-        let (all, most_each) = spec.window.map_or((IDLE_WINDOW, WINDOW), |all| (all, all));
+impl Openers {
+    /// Divides a window of all workers (`--connect-window`). With a connect rate, of which each gets an equal part, the
+    /// count divides the number of workers: a smaller last group would not keep the rate.
+    fn new(worker_count: u32, has_rate: bool, window: Option<u32>) -> Self {
+        let (all, most_each) = window.map_or((IDLE_WINDOW, WINDOW), |all| (all, all));
         let most = (all / WINDOW_LEAST).clamp(1, if has_rate { PACED_OPENERS } else { u32::MAX }).min(worker_count);
-        let openers = (1..=most).rev().find(|&count| !has_rate || worker_count.is_multiple_of(count)).unwrap_or(1);
-        Self { openers, window: (all / openers).min(most_each) }
+        let count = (1..=most).rev().find(|&count| !has_rate || worker_count.is_multiple_of(count)).unwrap_or(1);
+        Self { count, window: (all / count).min(most_each) }
     }
 }
 
@@ -247,26 +247,20 @@ mod tests {
         }
     }
 
-    fn opening(worker_count: u32, has_rate: bool, window: Option<u32>) -> Opening {
-        let settle = Duration::ZERO;
-        let spec = IdleSpec { n: 1, steps: Vec::new(), samples: 1, passes: 1, settle, server_pid: None, window };
-        Opening::new(worker_count, has_rate, &spec)
-    }
-
     /// Of five workers, four once opened their shares at the full rate, and the last one alone at a quarter of it.
     #[test]
     fn with_a_connect_rate_all_turns_of_the_workers_are_full() {
         for count in [1, 3, 5, 6, 40, 51, 65] {
-            let openers = opening(count, true, None).openers;
-            assert!(count.is_multiple_of(openers), "{count}: the last ones would not keep the rate");
+            let openers = Openers::new(count, true, None);
+            assert!(count.is_multiple_of(openers.count), "{count}: the last ones would not keep the rate");
         }
-        assert_eq!(opening(51, true, None), Opening { openers: 3, window: 128 });
-        assert_eq!(opening(51, true, Some(3000)), Opening { openers: 3, window: 1000 });
+        assert_eq!(Openers::new(51, true, None), Openers { count: 3, window: 128 });
+        assert_eq!(Openers::new(51, true, Some(3000)), Openers { count: 3, window: 1000 });
     }
 
     #[test]
     fn workers_that_open_connections_share_the_window() {
-        for (count, window, expected) in [
+        for (workers, window, expected) in [
             (1, None, (1, 128)),
             (51, None, (51, 10)),
             (65, None, (64, 8)),
@@ -277,8 +271,8 @@ mod tests {
             (51, Some(7), (1, 7)),
             (51, Some(1), (1, 1)),
         ] {
-            let (openers, each) = expected;
-            assert_eq!(opening(count, false, window), Opening { openers, window: each }, "{count} {window:?}");
+            let openers = Openers::new(workers, false, window);
+            assert_eq!((openers.count, openers.window), expected, "{workers} {window:?}");
         }
     }
 

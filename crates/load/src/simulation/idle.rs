@@ -4,6 +4,7 @@ use super::{MS, Reply, Simulated, Simulation};
 use crate::failure::Failure;
 use crate::message::{Command, Report, SampleCounts, SampleTimes};
 use crate::plan::Load;
+use crate::request_loop::OPENED_PER_WAIT;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -83,6 +84,15 @@ fn connections_are_opened_at_the_connect_rate() {
     let (simulated, reports) = run(simulation, vec![open_to(10)]);
     assert_eq!(opened(&reports), [10]);
     assert!((15 * MS..40 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
+}
+
+/// With a large window, the first connections would otherwise wait with their requests for all attempts.
+#[test]
+fn few_connections_are_started_between_two_waits() {
+    let simulation = Simulation::new(Load::Idle, |_, now_ns| vec![Reply::at(now_ns + MS)]);
+    let (simulated, reports) = run(simulation.plan(|plan| plan.window = 1000), vec![open_to(300)]);
+    assert_eq!(opened(&reports), [300]);
+    assert!((2..=OPENED_PER_WAIT as usize).contains(&simulated.most_at_once), "{}", simulated.most_at_once);
 }
 
 /// A gap of more than twice the timeout was once taken as a sign that no connection succeeds.
