@@ -1,6 +1,6 @@
 //! Batches: the number of calls, the order of bytes, and errors.
 
-use super::send::{IOV_MAX, PIECE_BYTES};
+use super::send::{IOV_MAX, PIECE_BYTES, SHIFT_BYTES};
 use super::*;
 use landau_sys::stream;
 use proptest::prelude::*;
@@ -164,10 +164,10 @@ fn a_large_file_takes_turns() {
     assert_eq!(yields, 2);
 }
 
-/// Sends this many bytes of a file by this congestion control. Returns when the socket was corked and uncorked; `None`
-/// if the kernel does not have that congestion control.
+/// Sends this many bytes of a file, from this offset, by this congestion control. Returns when the socket was corked
+/// and uncorked; `None` if the kernel does not have that congestion control.
 #[cfg(target_os = "linux")]
-fn corks_of(file: &Arc<OwnedFd>, count: usize, congestion: &str) -> Option<Vec<bool>> {
+fn corks_of(file: &Arc<OwnedFd>, from: usize, count: usize, congestion: &str) -> Option<Vec<bool>> {
     let (mut there, here) = tcp_pair();
     match landau_sys::stream::set_congestion_control(&here, congestion) {
         Err(error) if error.is_absent() || error.is_not_permitted() => return None,
@@ -175,11 +175,11 @@ fn corks_of(file: &Arc<OwnedFd>, count: usize, congestion: &str) -> Option<Vec<b
     }
     there.set_nonblocking(false).unwrap();
     let mut batch = Batch::new();
-    batch.push_file(file.clone(), 0, count as u64);
+    batch.push_file(file.clone(), from as u64, count as u64);
     let reader = std::thread::spawn(move || {
         let mut all = vec![0; count];
         there.read_exact(&mut all).unwrap();
-        assert!(all == pattern(0, count), "{count} bytes arrive as they are");
+        assert!(all == pattern(from, count), "{count} bytes arrive as they are");
     });
     CORKS.take();
     while batch.send(&here).unwrap() != Progress::Done {}
@@ -193,14 +193,27 @@ fn corks_of(file: &Arc<OwnedFd>, count: usize, congestion: &str) -> Option<Vec<b
 fn a_socket_is_uncorked_at_the_end_of_a_large_file() {
     let all = 2 * TURN_BYTES + 1000;
     let file = Arc::new(file_of(&pattern(0, all)));
-    assert_eq!(corks_of(&file, all, "reno"), Some(vec![true, false]));
-    assert_eq!(corks_of(&file, TURN_BYTES, "reno"), Some(vec![]));
-    // A kernel without BBR cannot show this. The first piece begins at a page boundary, so it ends before one.
-    SIZES.take();
-    if let Some(corks) = corks_of(&file, all, "bbr") {
+    assert_eq!(corks_of(&file, 0, all, "reno"), Some(vec![true, false]));
+    assert_eq!(corks_of(&file, 0, TURN_BYTES, "reno"), Some(vec![]));
+}
+
+/// A kernel without BBR cannot show this.
+#[test]
+#[cfg(target_os = "linux")]
+fn under_bbr_a_large_file_leaves_in_pieces_off_page_boundaries() {
+    let count = TURN_BYTES + 1000;
+    let file = Arc::new(file_of(&pattern(0, count + 5000)));
+    for (from, first) in [
+        (0, PIECE_BYTES - SHIFT_BYTES),
+        (4096, PIECE_BYTES - SHIFT_BYTES),
+        (4096 + 52, PIECE_BYTES - SHIFT_BYTES - 52),
+        (4096 + SHIFT_BYTES, PIECE_BYTES),
+        (4095, PIECE_BYTES),
+    ] {
+        SIZES.take();
+        let Some(corks) = corks_of(&file, from, count, "bbr") else { return };
         let sizes = SIZES.take();
-        assert_eq!((corks, sizes.iter().max()), (vec![], Some(&PIECE_BYTES)), "{sizes:?}");
-        assert!(sizes[0] < PIECE_BYTES && sizes[0] % 4096 > 170, "{sizes:?}");
+        assert_eq!((corks, sizes[0], sizes.iter().max()), (vec![], first, Some(&PIECE_BYTES)), "{from}: {sizes:?}");
     }
 }
 
