@@ -6,12 +6,11 @@
 //! response, including start-up and controller.
 
 use super::median::median;
-use super::rivals::{self, Accept, CLIENT_PROCESSOR, Server};
+use super::rivals::{self, Accept, Server};
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use landau_sys::process::children_time;
 use serde_json::Value;
-use std::process::Command;
 
 /// The largest accepted ratio of CPU times, `landau load` to `wrk`.
 const RATIO: f64 = 1.0;
@@ -84,8 +83,7 @@ fn compare(words: &Words, server: &Server, landau: &str) -> Result<bool> {
 /// Runs a generator on its CPU. `responses` parses the number of responses from its output.
 fn spent(words: &[&str], responses: impl Fn(&str) -> Result<f64>) -> Result<Spent> {
     let before = children_time();
-    let output = Command::new("taskset").args(["-c", CLIENT_PROCESSOR]).args(words).output();
-    let output = output.with_context(|| format!("start {}", words[0]))?;
+    let output = rivals::generated(words)?;
     let time = children_time().since(before);
     let output_text = String::from_utf8_lossy(&output.stdout);
     let responses = responses(&output_text)

@@ -5,14 +5,14 @@
 
 use crate::program::Program;
 use crate::workspace;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use landau_bench::rival::{self, Protocol, Rival};
 use landau_sys::limits::{Resource, get, raise};
 use landau_sys::system::{cpu_time_ns, private_bytes, process_tree};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The processor of the servers; the generator has the other.
@@ -162,6 +162,18 @@ pub(crate) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<S
     let mut server = spawned(name, port, &command)?;
     server.wait_until(Server::answers)?;
     Ok(server)
+}
+
+/// Runs a load generator on its processor. The first of `words` is the program.
+pub(super) fn generated(words: &[&str]) -> Result<Output> {
+    let output =
+        Command::new("taskset").args(["-c", CLIENT_PROCESSOR]).args(words).output().context("start taskset")?;
+    // taskset's own status if it cannot execute the program.
+    if matches!(output.status.code(), Some(126 | 127)) {
+        let package = if words[0] == "h2load" { "nghttp2-client" } else { words[0] };
+        bail!("{} cannot be executed (Debian: apt-get install {package})", words[0]);
+    }
+    Ok(output)
 }
 
 /// Starts a server on its processor.

@@ -1,6 +1,6 @@
 //! HTTP/2 under `h2load`, with prior knowledge and over TLS, and the memory of its idle connections.
 
-use super::{Idle, Rival, Server, Words, generated, load};
+use super::{Idle, Rival, Server, Words, load};
 use crate::chore::bench::rivals;
 use crate::client::Http2;
 use anyhow::{Context, Result, ensure};
@@ -38,7 +38,7 @@ fn requested_us(server: &Server, is_tls: bool, file: &str, arguments: &[&str], s
     let scheme = if is_tls { "https" } else { "http" };
     let before = server.processor_ns()?;
     let (time, url) = (seconds.to_string(), format!("{scheme}://127.0.0.1:{}/{file}", server.port));
-    let output = generated("h2load", "nghttp2-client", &[&["-t1", "-D", &time][..], arguments, &[&url]].concat())?;
+    let output = rivals::generated(&[&["h2load", "-t1", "-D", &time][..], arguments, &[&url]].concat())?;
     let spent = server.processor_ns()? - before;
     let text = String::from_utf8_lossy(&output.stdout);
     let protocol = if is_tls { "Application protocol: h2\n" } else { "Application protocol: h2c\n" };

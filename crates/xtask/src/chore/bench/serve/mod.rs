@@ -9,11 +9,10 @@
 mod http2;
 
 use super::median::median;
-use super::rivals::{self, Accept, CLIENT_PROCESSOR, Server};
+use super::rivals::{self, Accept, Server};
 use anyhow::{Context, Result, ensure};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Output};
 use std::time::Duration;
 
 /// The maximum ratio of our cost to that of the loop that parses nothing.
@@ -157,7 +156,7 @@ fn said(whom: &str, ratio: f64, limit: f64) -> bool {
 fn requested_us(server: &Server, file: &str, arguments: &[&str], seconds: u32) -> Result<f64> {
     let before = server.processor_ns()?;
     let url = format!("http://127.0.0.1:{}/{file}", server.port);
-    let output = generated("wrk", "wrk", &[&["-t1", &format!("-d{seconds}")][..], arguments, &[&url]].concat())?;
+    let output = rivals::generated(&[&["wrk", "-t1", &format!("-d{seconds}")][..], arguments, &[&url]].concat())?;
     let spent = server.processor_ns()? - before;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(!text.contains("Non-2xx"), "{}: {text}", server.name);
@@ -165,19 +164,6 @@ fn requested_us(server: &Server, file: &str, arguments: &[&str], seconds: u32) -
     let requests: u64 =
         line.split_whitespace().next().unwrap_or_default().parse().context("parse wrk's number of requests")?;
     Ok(spent as f64 / 1000.0 / requests as f64)
-}
-
-/// Runs a load generator of a Debian package on the generator's processor.
-fn generated(program: &str, package: &str, arguments: &[&str]) -> Result<Output> {
-    let output = Command::new("taskset")
-        .args(["-c", CLIENT_PROCESSOR, program])
-        .args(arguments)
-        .output()
-        .context("start taskset")?;
-    // taskset's own status if it cannot execute the program.
-    let is_absent = matches!(output.status.code(), Some(126 | 127));
-    ensure!(!is_absent, "{program} cannot be executed (Debian: apt-get install {package})");
-    Ok(output)
 }
 
 /// Connections that have each made a request and are idle.
