@@ -13,7 +13,7 @@
 
 /// The number of the method. Every change that can lead to different verdicts for the same samples increments it.
 /// Results in records contain it; absent means 1, the method of November 2026 and before.
-pub const METHOD: u32 = 16;
+pub const METHOD: u32 = 17;
 
 pub mod attribution;
 mod bimodality;

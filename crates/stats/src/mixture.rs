@@ -44,11 +44,13 @@ pub(crate) fn judge(found: &Branches, curve: &Curve, options: &Options) -> Optio
 fn together(found: &Branches, share: f64, options: &Options) -> Option<f64> {
     let distances = found.distances?;
     let change = distances.change?.interval(TOLD).map(f64::exp);
-    let ratio = distances.mean.exp();
     let is_small = change.low >= 1.0 - options.delta && change.high <= 1.0 + options.delta;
-    let weight = weight_of_high(share, ratio);
-    let of_rarer = if share > 0.5 { 1.0 - weight } else { weight };
-    (is_small || change.holds(1.0) && !matters(change, of_rarer, options)).then_some(ratio)
+    let of_high = weight_of_high(share, distances.last.exp());
+    // The change of the rarer branch relative to the other.
+    let (change_of_rarer, of_rarer) =
+        if share > 0.5 { (change.map(|factor| 1.0 / factor), 1.0 - of_high) } else { (change, of_high) };
+    let is_one = is_small || change.holds(1.0) && !matters(change_of_rarer, of_rarer, options);
+    is_one.then_some(distances.mean.exp())
 }
 
 /// Returns the share of the expensive branch in the cost of all calls.
@@ -62,20 +64,23 @@ fn tolerance(options: &Options) -> (f64, f64) {
     (1.0 / (1.0 + 2.0 * options.delta), 1.0 + 2.0 * options.delta)
 }
 
-/// Whether a change of a branch with this weight may change the mean cost by more than the tolerance.
+/// Returns the change of the mean cost that a change of one branch causes. `weight` is the share of the branch in the
+/// mean cost at the end.
+fn of_mean(change: Estimate, weight: f64) -> Estimate {
+    change.map(|factor| factor / (weight + (1.0 - weight) * factor))
+}
+
+/// Whether a change of a branch may change the mean cost by more than the tolerance.
 fn matters(change: Estimate, weight: f64, options: &Options) -> bool {
-    let mean = change.map(|factor| 1.0 + weight * (factor - 1.0));
+    let mean = of_mean(change, weight);
     let (low, high) = tolerance(options);
     mean.low < low || mean.high > high
 }
 
-/// Whether a change of a branch changes the mean cost by at most a quarter of the margin. `weight` is that at the end.
+/// Whether a change of a branch changes the mean cost by at most a quarter of the margin.
 fn is_negligible(change: Estimate, weight: f64, options: &Options) -> bool {
-    let of_mean = |factor: f64| {
-        let at_start = weight / (weight + (1.0 - weight) * factor);
-        (at_start * (factor - 1.0)).abs()
-    };
-    of_mean(change.low).max(of_mean(change.high)) <= options.delta / 4.0
+    let mean = of_mean(change, weight);
+    (mean.low - 1.0).abs().max((mean.high - 1.0).abs()) <= options.delta / 4.0
 }
 
 /// Two branches, each with its judgement.
@@ -537,6 +542,41 @@ mod tests {
     fn series(calls: u32, cost: f64, random: &mut Random) -> Series {
         let costs = (0..calls).map(|_| (cost * (0.05 * random.normal()).exp()) as u64).collect();
         Series { n: (1..=calls).collect(), costs, is_down: false }
+    }
+
+    /// Guards against the weight at the end that is taken for that at the start: a branch that falls mattered too
+    /// little, and one that grows too much.
+    #[test]
+    fn a_change_of_a_branch_changes_the_mean_by_its_share_of_the_cost() {
+        let (share, cheap, dear) = (0.1, 1000.0, 3000.0);
+        let mean = |dear: f64| (1.0 - share) * cheap + share * dear;
+        for factor in [0.25, 0.5, 1.0, 2.0, 4.0] {
+            let found = of_mean(Estimate::bare(factor), weight_of_high(share, dear / cheap));
+            let expected = mean(dear) / mean(dear / factor);
+            assert!((found.value / expected - 1.0).abs() < 1e-12, "{factor}: {found:?}, {expected}");
+        }
+        // As the expensive branch falls to a third, the mean falls by a third; it was said to fall by a sixth.
+        let options = Options::default();
+        assert!(matters(Estimate::bare(1.0 / 3.0), 0.25, &options));
+        assert!(!matters(Estimate::bare(0.75), 0.25, &options));
+    }
+
+    /// The ratio of the branches is that of the expensive one to the cheap one. If the cheap one is rarer, its change
+    /// is the inverse.
+    #[test]
+    fn a_rarer_cheap_branch_changes_by_the_inverse_of_the_ratio() {
+        // Six of ten calls cost 1.5 times as much, so the others are 31% of the cost. As these grow to ×1.9, the mean
+        // grows to ×1.17; as they fall to ×0.53, it falls to ×0.78.
+        let judged = |[low, high]: [f64; 2]| {
+            let (value, error) = (f64::midpoint(low.ln(), high.ln()), (high / low).ln() / 2.0 / 1.6449);
+            let change = Some(Change { value, error, freedom: 1e9 });
+            let distances = Some(crate::branches::Distances { mean: 1.5_f64.ln(), last: 1.5_f64.ln(), change });
+            let (low, high) = (Vec::new(), Vec::new());
+            let found = Branches { low, high, leave: [0.6, 0.4], distances, cliffs: Vec::new(), warm: (8.0, 256.0) };
+            together(&found, 0.6, &Options::default())
+        };
+        assert!(judged([1.0 / 1.9, 1.05]).is_some_and(|ratio| (ratio - 1.5).abs() < 1e-9));
+        assert_eq!(judged([0.95, 1.9]), None);
     }
 
     /// Guards against reporting a branch without points with a cost of 0 ns.
