@@ -83,7 +83,7 @@ impl Epoll {
         events.0.clear();
         let (first, room) = (events.0.as_mut_ptr(), events.0.capacity() as libc::c_int);
         // SAFETY: the vector has room for `room` events.
-        let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), first, room, timeout_ms) };
+        let count = unsafe { crate::direct::epoll_wait(self.0.as_raw_fd(), first, room, timeout_ms) };
         let count = check("epoll_wait", count)? as usize;
         // SAFETY: the call wrote the first `count` events, and `count` is at most the capacity.
         unsafe { events.0.set_len(count) };

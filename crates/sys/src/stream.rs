@@ -1,6 +1,7 @@
 //! Stream sockets: listening, accepting, connecting, sending and receiving, and their options.
 
 use crate::descriptor::own;
+use crate::direct;
 use crate::error::{Error, Result, check};
 use crate::socket::{Address, Family};
 use std::io::IoSlice;
@@ -9,6 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Returns a length, or the error in `errno` if it is -1.
+#[inline]
 fn length(call: &'static str, value: libc::ssize_t) -> Result<usize> {
     if value < 0 { Err(Error::last(call)) } else { Ok(value as usize) }
 }
@@ -25,6 +27,7 @@ const MORE: libc::c_int = libc::MSG_MORE;
 #[cfg(not(target_os = "linux"))]
 const MORE: libc::c_int = 0;
 
+#[inline]
 fn flags(more: bool) -> libc::c_int {
     NO_SIGNAL | if more { MORE } else { 0 }
 }
@@ -34,7 +37,7 @@ fn flags(more: bool) -> libc::c_int {
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> Result<usize> {
     let (first, room) = (buffer.as_mut_ptr().cast(), buffer.len());
     // SAFETY: the buffer is writable for `room` bytes.
-    length("recv", unsafe { libc::recv(socket.as_fd().as_raw_fd(), first, room, 0) })
+    length("recv", unsafe { direct::recv(socket.as_fd().as_raw_fd(), first, room, 0) })
 }
 
 /// Returns whether a connected socket has no unread data, and has neither ended nor failed. Consumes no data, and does
@@ -43,7 +46,7 @@ pub fn is_silent(socket: &impl AsFd) -> bool {
     let mut byte = [0_u8];
     let (first, flags) = (byte.as_mut_ptr().cast(), libc::MSG_PEEK | libc::MSG_DONTWAIT);
     // SAFETY: the buffer is writable for one byte.
-    let got = length("recv", unsafe { libc::recv(socket.as_fd().as_raw_fd(), first, 1, flags) });
+    let got = length("recv", unsafe { direct::recv(socket.as_fd().as_raw_fd(), first, 1, flags) });
     got.is_err_and(Error::is_would_block)
 }
 
@@ -52,7 +55,7 @@ pub fn is_silent(socket: &impl AsFd) -> bool {
 #[cfg(target_os = "linux")]
 pub fn discard(socket: &impl AsFd, count: usize) -> Result<usize> {
     // SAFETY: with MSG_TRUNC nothing is written to the buffer of a stream socket (tcp(7)), so it may be null.
-    let got = unsafe { libc::recv(socket.as_fd().as_raw_fd(), std::ptr::null_mut(), count, libc::MSG_TRUNC) };
+    let got = unsafe { direct::recv(socket.as_fd().as_raw_fd(), std::ptr::null_mut(), count, libc::MSG_TRUNC) };
     length("recv", got)
 }
 
@@ -68,7 +71,7 @@ pub fn discard(socket: &impl AsFd, count: usize) -> Result<usize> {
 #[inline]
 pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> Result<usize> {
     // SAFETY: the slice is readable for its whole length.
-    let sent = unsafe { libc::send(socket.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags(more)) };
+    let sent = unsafe { direct::send(socket.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags(more)) };
     length("send", sent)
 }
 
@@ -80,7 +83,7 @@ pub fn send_vectored(socket: &impl AsFd, buffers: &[IoSlice<'_>], more: bool) ->
     message.msg_iov = buffers.as_ptr().cast_mut().cast();
     message.msg_iovlen = buffers.len() as _;
     // SAFETY: the header points to `msg_iovlen` valid buffers.
-    length("sendmsg", unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags(more)) })
+    length("sendmsg", unsafe { direct::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags(more)) })
 }
 
 /// Writes as much of several buffers as fits to any descriptor: a pipe, a file.
@@ -171,7 +174,7 @@ pub fn accept(listener: &impl AsFd) -> Result<OwnedFd> {
     let null = std::ptr::null_mut();
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: null says that the peer's address is not wanted.
-    check("accept4", unsafe { libc::accept4(listener.as_fd().as_raw_fd(), null, null.cast(), flags) }).map(own)
+    check("accept4", unsafe { direct::accept4(listener.as_fd().as_raw_fd(), null, null.cast(), flags) }).map(own)
 }
 
 /// Accepts a connection, nonblocking and close-on-exec.
@@ -196,7 +199,7 @@ pub fn accept_from(listener: &impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let pointer = (&raw mut storage).cast();
     // SAFETY: `pointer` and `len` describe a buffer large enough for any address.
-    let fd = unsafe { libc::accept4(listener.as_fd().as_raw_fd(), pointer, &raw mut len, flags) };
+    let fd = unsafe { direct::accept4(listener.as_fd().as_raw_fd(), pointer, &raw mut len, flags) };
     Ok((own(check("accept4", fd)?), peer_of(&storage)))
 }
 
