@@ -58,6 +58,7 @@ fn with_defaults(upstream: Upstream, line: usize) -> Proxy {
         response_timeout: RESPONSE_TIMEOUT,
         idle_timeout: IDLE_TIMEOUT,
         idle_connections: IDLE_CONNECTIONS,
+        encoded_slash: false,
         lines: Vec::new(),
         removed: Vec::new(),
     }
@@ -77,6 +78,7 @@ fn read_table(table: &mut Table<'_>, line: usize, patterns: &[Pattern], problems
     let response_timeout = time("response-timeout", RESPONSE_TIMEOUT, problems);
     let idle_timeout = time("idle-timeout", IDLE_TIMEOUT, problems);
     let idle_connections = table.read("idle-connections", problems, |entry| entry.number(0..=65_535));
+    let encoded_slash = table.read("encoded-slash", problems, Entry::flag).unwrap_or(false);
     let (mut lines, mut removed) = (Vec::new(), Vec::new());
     removed.extend(table.read("remove-headers", problems, |entry| entry.parse_each(removed_name)).unwrap_or_default());
     let fields = table.read("set-headers", problems, Entry::table);
@@ -97,6 +99,7 @@ fn read_table(table: &mut Table<'_>, line: usize, patterns: &[Pattern], problems
         response_timeout,
         idle_timeout,
         idle_connections,
+        encoded_slash,
         lines,
         removed,
         ..with_defaults(upstream?, line)

@@ -422,6 +422,7 @@ mod tests {
             response_timeout: Duration::ZERO,
             idle_timeout: Duration::ZERO,
             idle_connections: 0,
+            encoded_slash: false,
             lines: b"X-Set: 1\r\n".to_vec(),
             removed: vec!["X-Set".to_owned(), "Host".to_owned()],
         };

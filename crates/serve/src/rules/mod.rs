@@ -188,6 +188,23 @@ impl Rules {
         (!matching.is_empty()).then(|| self.policy_of(&matching))
     }
 
+    /// Returns the policy of a path with an encoded slash, if requests for it are forwarded. `path` has the slash as
+    /// `%2F` and is clean otherwise.
+    ///
+    /// An upstream server may take the encoded slash for an ordinary one. So the same rules must match the path with an
+    /// ordinary one, and it must have no dot segments.
+    pub(crate) fn policy_of_forwarded(&self, path: &[u8]) -> Option<Arc<Policy>> {
+        let policy = self.policy(path).filter(|policy| policy.forwards())?;
+        policy.proxy.as_ref().filter(|proxy| proxy.encoded_slash)?;
+        let slashed = with_slashes(path)?;
+        let is_same = |globs| {
+            plain_forms(path)
+                .map(|form| self.matching(globs, form))
+                .eq(plain_forms(&slashed).map(|form| self.matching(globs, form)))
+        };
+        (is_same(&self.globs) && is_same(&self.caseless_globs)).then_some(policy)
+    }
+
     fn policy_of(&self, matching: &[usize]) -> Arc<Policy> {
         self.policies.get(matching, || Policy::of(matching.iter().map(|&number| &self.rules[number])))
     }
@@ -202,9 +219,7 @@ impl Rules {
         if !self.restricts {
             return found;
         }
-        let plain = Coding::ALL.iter().filter(|coding| **coding != Coding::Identity);
-        let plain = plain.filter_map(|coding| strip_suffix(path, coding.suffix().as_bytes()));
-        for path in [path].into_iter().chain(plain) {
+        for path in plain_forms(path) {
             for globs in [&self.globs, &self.caseless_globs] {
                 let access = &self.policy_of(&self.matching(globs, path)).access;
                 if !access.is_open() && !found.iter().any(|known| known.is_same(access)) {
@@ -223,6 +238,29 @@ impl Rules {
         rules.dedup();
         rules
     }
+}
+
+/// Returns a path, and the path without the suffix of a coding, if it has one.
+fn plain_forms(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let codings = Coding::ALL.iter().filter(|coding| **coding != Coding::Identity);
+    let plain = codings.filter_map(move |coding| strip_suffix(path, coding.suffix().as_bytes()));
+    [path].into_iter().chain(plain)
+}
+
+/// Returns a path with an ordinary slash for each encoded one, without empty segments; `None` if it then has dot
+/// segments.
+fn with_slashes(path: &[u8]) -> Option<Vec<u8>> {
+    let mut slashed = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, after @ ..] = rest {
+        let (byte, after) = rest.strip_prefix(b"%2F").map_or((*first, after), |after| (b'/', after));
+        if byte != b'/' || slashed.last() != Some(&b'/') {
+            slashed.push(byte);
+        }
+        rest = after;
+    }
+    let has_dots = slashed.split(|&byte| byte == b'/').any(|segment| matches!(segment, b"." | b".."));
+    (!has_dots).then_some(slashed)
 }
 
 /// Returns a path without the suffix, which may be in any case.

@@ -244,6 +244,8 @@ pub(crate) struct Proxy {
     pub(crate) idle_timeout: Duration,
     /// The number of idle connections that each worker keeps.
     pub(crate) idle_connections: usize,
+    /// Whether paths with an encoded slash are passed on.
+    pub(crate) encoded_slash: bool,
     /// The field lines that are set in requests.
     pub(crate) lines: Vec<u8>,
     /// The fields that are removed from the client's request, including those in `lines`.
@@ -266,6 +268,10 @@ impl Proxy {
         // servers treat a backslash as a slash.
         let sent = if !path.contains(&b'\\') && decodes_to(path, clean) {
             path
+        } else if target::has_encoded_slash(path) {
+            let escaped = path.split(|&byte| byte == b'\\').collect::<Vec<_>>().join(&b"%5C"[..]);
+            target::write_without_dots(&escaped, &mut encoded);
+            &encoded
         } else {
             target::encode(clean, &mut encoded);
             &encoded
@@ -354,6 +360,7 @@ mod tests {
             response_timeout: Duration::ZERO,
             idle_timeout: Duration::ZERO,
             idle_connections: 0,
+            encoded_slash: true,
             lines: Vec::new(),
             removed: Vec::new(),
         };

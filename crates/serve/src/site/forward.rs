@@ -8,7 +8,8 @@ use crate::log::Asked;
 use crate::proxy::{self, Asking, Forward};
 use crate::rules::Policy;
 use crate::send_buffers::SendBuffers;
-use landau_wire::http::{Form, Limits, Method, Request, Status, date, target};
+use landau_wire::http::target::{self, Target};
+use landau_wire::http::{Form, Limits, Method, Reject, Request, Status, date};
 
 impl Site {
     /// Returns whether the rules forward a request, whatever its method. A preflight is answered here if the rules name
@@ -23,8 +24,13 @@ impl Site {
         if request.fields().any(|(name, value)| proxy::forwards_left(name, value, request) == Some(0)) {
             return false;
         }
-        let Ok(target) = target::clean(request.path(), &mut self.buffer) else { return false };
-        rules.policy(target.path).is_some_and(|policy| policy.forwards() && !is_preflight(request, &policy))
+        let Ok(target) = clean(request.path(), &mut self.buffer) else { return false };
+        let policy = if target::has_encoded_slash(request.path()) {
+            rules.policy_of_forwarded(target.path)
+        } else {
+            rules.policy(target.path)
+        };
+        policy.is_some_and(|policy| policy.forwards() && !is_preflight(request, &policy))
     }
 
     /// Returns whether the rules redirect the path of a request, whatever its method. A preflight is answered here,
@@ -41,7 +47,7 @@ impl Site {
     pub(super) fn forward(&mut self, ruled: &Ruled, request: &Request<'_>, client: Client) {
         self.forward = None;
         let Some(proxy) = &ruled.policy.proxy else { return };
-        let Ok(target) = target::clean(request.path(), &mut self.buffer) else { return };
+        let Ok(target) = clean(request.path(), &mut self.buffer) else { return };
         let asking = Asking { peer: self.client, client, trusted: self.forwarded_from.as_ref() };
         let close = !request.keep_alive();
         let mut forward = Forward::new(request, target.path, (&ruled.policy, proxy), asking, close);
@@ -87,6 +93,11 @@ impl Site {
             log.line(Asked::Request(&request), status, content);
         }
     }
+}
+
+/// Normalises a path; an encoded slash stays `%2F`.
+fn clean<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, Reject> {
+    if target::has_encoded_slash(raw) { target::clean_encoded(raw, buffer) } else { target::clean(raw, buffer) }
 }
 
 /// Returns whether a request is about a path, and not about the server or another one.

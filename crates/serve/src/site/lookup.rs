@@ -101,12 +101,15 @@ impl Folder {
         LookUp::new(self, &view, None, path).with_rules(Entry::Failure(Status::NOT_FOUND))
     }
 
-    /// Returns the entry of a path that cannot be a file because it has an encoded slash: the fallback that the rules
-    /// name for missing files.
+    /// Returns the entry of a path that cannot be a file because it has an encoded slash: the upstream server that gets
+    /// such paths, or the fallback that the rules name for missing files.
     #[cold]
     pub(super) fn unnamed(&self, site: Option<&str>, path: &[u8]) -> Entry {
         let view = self.view();
         let look_up = LookUp::new(self, &view, site, path);
+        if view.rules.as_ref().is_some_and(|rules| rules.policy_of_forwarded(path).is_some()) {
+            return look_up.with_rules(Entry::Forward);
+        }
         let missing = || Entry::Failure(Status::NOT_FOUND);
         let is_of_files = |policy: &&Arc<Policy>| policy.redirect.is_none() && !policy.forwards();
         // On other file systems, another thread would have to look up.

@@ -527,6 +527,10 @@ impl Site {
         {
             return self.fail_by_rules(failure, &policy, request, (client, close), send_buffers);
         }
+        // A path with an encoded slash that is not forwarded; no file has it either.
+        if policy.forwards() && forward::has_path(request) && target::has_encoded_slash(request.path()) {
+            return self.fail_by_rules(Status::NOT_FOUND.into(), &policy, request, (client, close), send_buffers);
+        }
         match request.method().refusal() {
             Some(status) => self.fail_by_rules(status.into(), &policy, request, (client, close), send_buffers),
             None => Answer::new(request, self.date, close, send_buffers).ruled_other_method(&policy, request, client),

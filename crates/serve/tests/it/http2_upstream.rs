@@ -115,6 +115,35 @@ fn a_request_is_written_as_one_of_http1() {
     }
 }
 
+/// As over HTTP/1.1: no rule is evaded by writing a slash as `%2F`.
+#[test]
+fn names_with_an_encoded_slash_are_passed_on_if_a_rule_says_so() {
+    for kind in crate::support::kinds() {
+        let upstream = echoes(1);
+        let rules = format!(
+            "[[rule]]\npath = '/api/'\nproxy = {{ to = 'http://{}', encoded-slash = true }}\n\
+             [[rule]]\npath = '/api/no/'\ndeny = '127.0.0.1'\n",
+            upstream.address
+        );
+        let site = Site::new(&[], |config| {
+            config.accepting = kind;
+            set_rules(config, &rules);
+        });
+        let mut client = H2::to(&site);
+        for (id, method) in (1..).step_by(4).zip(["GET", "PUT", "PURGE"]) {
+            client.ask(id, method, "/api/@scope%2fname", &[], true);
+            let got = client.response(id);
+            let line = format!("{method} /api/@scope%2fname HTTP/1.1\r\n");
+            assert!(got.status() == "200" && got.body.starts_with(line.as_bytes()), "{kind:?}: {got:?}");
+            client.ask(id + 2, method, "/api/no%2fx", &[], true);
+            assert_eq!(client.response(id + 2).status(), "404", "{kind:?} {method}");
+        }
+        drop(client);
+        site.end();
+        upstream.end();
+    }
+}
+
 /// A method, the bytes from an upstream server, and the statuses, fields and content of the client's response.
 type Case = (&'static str, &'static [u8], &'static str, &'static str, &'static [u8]);
 

@@ -896,6 +896,72 @@ fn the_other_rules_apply() {
     }
 }
 
+/// Names with an encoded slash, such as `@scope%2fname` of npm, reach an upstream server whose rule says so. No rule is
+/// evaded by writing a slash as `%2F`.
+#[test]
+fn names_with_an_encoded_slash_are_passed_on_if_a_rule_says_so() {
+    for kind in kinds() {
+        let upstream = echoes(1);
+        let proxy =
+            |more: &str| format!("proxy = {{ to = 'http://{}', encoded-slash = true{more} }}\n", upstream.address);
+        let rules = format!(
+            "[[rule]]\npath = '/api/'\n{}\
+             [[rule]]\npath = '/map/'\n{}\
+             [[rule]]\npath = ['/api/no/', '/api/shut/x', '/api/*/admin/']\ndeny = '127.0.0.1'\n\
+             [[rule]]\npath = '/strict/'\nproxy = 'http://{}'\n",
+            proxy(""),
+            proxy(", path = '/deep/{rest}'"),
+            upstream.address
+        );
+        let site = site(kind, &rules, |_| {});
+        let mut client = site.connect();
+        for (path, expected) in [
+            ("/api/@scope%2fname", "/api/@scope%2fname"),
+            ("/api/x/..//a%2Fb%20c/./?d=%2f", "/api/a%2Fb%20c/?d=%2f"),
+            ("/api/http%3A%2F%2Fx%2f", "/api/http%3A%2F%2Fx%2f"),
+            ("/api/a%2fb\\c", "/api/a%2fb%5Cc"),
+            ("/map/a%2fb/c", "/deep/a%2fb/c"),
+            ("/api/a%252fb", "/api/a%252fb"),
+        ] {
+            for (method, rest) in [("GET", "\r\n"), ("PUT", "Content-Length: 2\r\n\r\nhi"), ("PURGE", "\r\n")] {
+                let got = ask(&mut client, &format!("{method} {path}"), rest).unwrap();
+                let line = format!("{method} {expected} HTTP/1.1\r\n");
+                assert!(
+                    got.status == 200 && got.body.starts_with(line.as_bytes()),
+                    "{kind:?} {method} {path}: {got:?}"
+                );
+            }
+        }
+        for (path, status) in [
+            // An upstream server that takes it for a slash would find another path.
+            ("/api/a%2f..%2fno", 404),
+            ("/api/%2e%2e%2fno", 404),
+            ("/api/.%2fno", 404),
+            // It would find a path that other rules match.
+            ("/api/no%2fx", 404),
+            ("/api/%2fno/x", 404),
+            ("/api/NO%2Fx", 404),
+            ("/api/shut%2fx.gz", 404),
+            ("/api/shut/x.gz", 403),
+            ("/api/x%252Fy/admin/z", 403),
+            ("/api/no/x%2fy", 403),
+            ("/strict/a%2fb", 404),
+        ] {
+            for (method, rest) in [("GET", "\r\n"), ("OPTIONS", "\r\n"), ("PUT", "Content-Length: 2\r\n\r\nhi")] {
+                let got = ask(&mut client, &format!("{method} {path}"), rest).unwrap();
+                assert_eq!(got.status, status, "{kind:?} {method} {path}");
+            }
+        }
+        // No rule matches these; in the last, `%2F` would stand for two things.
+        for path in ["/a%2fb", "/api%2fx", "/api/x%252Fy%2Fadmin/z"] {
+            assert_eq!(ask(&mut client, &format!("GET {path}"), "\r\n").unwrap().status, 404);
+        }
+        drop(client);
+        site.end();
+        upstream.end();
+    }
+}
+
 /// A rule that set `Cache-Control` once removed the `no-store` of errors without a replacement.
 #[test]
 fn errors_keep_what_they_say_about_freshness() {

@@ -58,10 +58,54 @@ pub fn clean<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, Reje
 }
 
 /// Normalises a path like [`clean`], but leaves an encoded slash encoded (`%2F`) instead of rejecting it. No file has
-/// such a path: it only determines which rules apply to the request.
+/// such a path: it determines which rules apply to the request. A path that also has an encoded percent sign before
+/// `2F` (`%252F`) is rejected, because both would be `%2F`.
 #[cold]
 pub fn clean_encoded<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, Reject> {
     clean_segments(raw, buffer, Slash::Kept)
+}
+
+/// Returns whether a path, which may have a query behind it, has an encoded slash.
+pub fn has_encoded_slash(raw: &[u8]) -> bool {
+    let end = raw.iter().position(|&b| b == b'?').unwrap_or(raw.len());
+    raw[..end].windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%2f"))
+}
+
+/// Appends a path that [`clean_encoded`] accepts, without its `.`, `..` and empty segments. The escapes of the others
+/// stay as they are.
+pub fn write_without_dots(path: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut segments = path.strip_prefix(b"/").unwrap_or(path).split(|&b| b == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match dots(segment) {
+            Some(0 | 1) if is_last => out.push(b'/'),
+            Some(0 | 1) => {}
+            Some(2) => {
+                let end = out[start..].iter().rposition(|&b| b == b'/').unwrap_or(0);
+                out.truncate(start + end);
+                if is_last {
+                    out.push(b'/');
+                }
+            }
+            _ => {
+                out.push(b'/');
+                out.extend_from_slice(segment);
+            }
+        }
+    }
+}
+
+/// Returns the number of dots of a segment that has nothing else, whether they are escaped or not.
+fn dots(segment: &[u8]) -> Option<usize> {
+    let (mut rest, mut count) = (segment, 0);
+    while let Some(after) = rest.strip_prefix(b".").or_else(|| {
+        let (escape, after) = rest.split_at_checked(3)?;
+        escape.eq_ignore_ascii_case(b"%2e").then_some(after)
+    }) {
+        (rest, count) = (after, count + 1);
+    }
+    rest.is_empty().then_some(count)
 }
 
 /// The treatment of an encoded slash.
@@ -87,11 +131,12 @@ fn clean_segments<'a>(raw: &'a [u8], buffer: &'a mut [u8], slash: Slash) -> Resu
     }
     // For each segment: decode it after the slash that is already there, then check the result.
     let mut len = 0;
+    let mut seen = Seen::default();
     let mut segments = path[1..].split(|&b| b == b'/').peekable();
     while let Some(segment) = segments.next() {
         buffer[len] = b'/';
         let start = len + 1;
-        let end = decode(segment, buffer, start, slash)?;
+        let end = decode(segment, buffer, start, slash, &mut seen)?;
         let is_last = segments.peek().is_none();
         match &buffer[start..end] {
             // If the last segment disappears, the slash remains: the path names a directory (RFC 3986 section 5.2.4).
@@ -109,11 +154,21 @@ fn clean_segments<'a>(raw: &'a [u8], buffer: &'a mut [u8], slash: Slash) -> Resu
             _ => len = end,
         }
     }
+    if seen.encoded_slash && seen.literal {
+        return Err(Reject { status: Status::NOT_FOUND, reason: "encoded slash beside %252F in the path" });
+    }
     Ok(Target { path: if len == 0 { b"/" } else { &buffer[..len] }, query })
 }
 
+/// What was found in a path: an encoded slash, and `%2F` that is not one.
+#[derive(Debug, Default)]
+struct Seen {
+    encoded_slash: bool,
+    literal: bool,
+}
+
 /// Decodes a segment once into the buffer, from `at` on. Returns its end (RFC 3986 section 2.1).
-fn decode(segment: &[u8], buffer: &mut [u8], mut at: usize, slash: Slash) -> Result<usize, Reject> {
+fn decode(segment: &[u8], buffer: &mut [u8], mut at: usize, slash: Slash, seen: &mut Seen) -> Result<usize, Reject> {
     let mut rest = segment;
     while let [first, after @ ..] = rest {
         let byte = if *first == b'%' {
@@ -133,6 +188,7 @@ fn decode(segment: &[u8], buffer: &mut [u8], mut at: usize, slash: Slash) -> Res
                 // It is as long as the escape, so the buffer has room.
                 buffer[at..at + 3].copy_from_slice(b"%2F");
                 at += 3;
+                seen.encoded_slash = true;
                 continue;
             }
             b'/' => return Err(Reject { status: Status::NOT_FOUND, reason: "encoded slash in the path" }),
@@ -140,6 +196,8 @@ fn decode(segment: &[u8], buffer: &mut [u8], mut at: usize, slash: Slash) -> Res
         }
         buffer[at] = byte;
         at += 1;
+        // An encoded slash ends in `F`, so it is no part of these three bytes.
+        seen.literal |= buffer[..at].ends_with(b"%2F");
     }
     Ok(at)
 }
@@ -267,6 +325,29 @@ mod tests {
             ("/x/%61%2F", "/x/a%2F"),
         ] {
             assert_eq!(cleaned(raw).as_deref(), Ok(path), "{raw}");
+        }
+        assert_eq!(cleaned("/a%252Fb"), Ok("/a%2Fb".to_owned()));
+        for raw in ["/a%2f%252Fb", "/%25%32%46/b%2F", "/%252F/../a%2F"] {
+            assert_eq!(cleaned(raw), Err(404), "{raw}: which of the two is the slash?");
+        }
+        assert_eq!(cleaned("/a%2f%252f"), Ok("/a%2F%2f".to_owned()));
+        for raw in ["/a", "/a?b%2f", "/a%252fb", "/%2"] {
+            assert!(!has_encoded_slash(raw.as_bytes()), "{raw}");
+        }
+        for (raw, expected) in [
+            ("/a%2fb", "/a%2fb"),
+            ("/x/./%2E/y%20//a%2Fb/", "/x/y%20/a%2Fb/"),
+            ("/x/%2e%2E/a%2Fb/.", "/a%2Fb/"),
+            ("/a%2fb/..", "/"),
+            ("/a/b%2f/../c%2f/..", "/a/"),
+            ("/a%2f...", "/a%2f..."),
+        ] {
+            let mut out = b"GET ".to_vec();
+            write_without_dots(raw.as_bytes(), &mut out);
+            assert_eq!(out.escape_ascii().to_string(), format!("GET {expected}"), "{raw}");
+            assert!(has_encoded_slash(raw.as_bytes()));
+            // The path that is sent is the path that the rules see.
+            assert_eq!(cleaned(raw), cleaned(expected), "{raw}");
         }
         assert_eq!([cleaned("/%2f%00"), cleaned("/a%2f/../.."), cleaned("/%2f%4")], [Err(400), Err(400), Err(400)]);
     }
