@@ -2,12 +2,13 @@
 //!
 //! `sendfile` of a part that is not in the page cache blocks the worker, and so all its connections, until the device
 //! has delivered the part. Before each turn, the worker therefore checks without blocking (`RWF_NOWAIT`) whether the
-//! part is cached. If not, the connection waits while a reader thread reads the part into the page cache. The threads
-//! are started when they are first needed. They share the worker's descriptor table, so the kernel has to count
-//! references to its files from then on.
+//! part is cached, unless it was there a moment ago. If it is not, the connection waits while a reader thread reads the
+//! part into the page cache. The threads are started when they are first needed. They share the worker's descriptor
+//! table, so the kernel has to count references to its files from then on.
 
+use crate::warm::Warm;
 use landau_reactor::Waker;
-use landau_sys::{path, stream};
+use landau_sys::stream;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,9 +19,6 @@ const PART_BYTES: u64 = 4 << 20;
 
 /// The number of bytes that a reader reads at once.
 const READ_BYTES: usize = 256 << 10;
-
-/// The distance between the checked bytes. Their presence in memory stands for that of all bytes between them.
-const CHECK_BYTES: usize = 512 << 10;
 
 /// The number of reader threads of a worker: this many devices, or parts of one, are read at the same time.
 const READERS: usize = 2;
@@ -64,11 +62,24 @@ pub(crate) struct Fetcher {
     shared: Arc<Shared>,
     has_readers: bool,
     serial: u32,
+    warm: Warm,
 }
 
 impl Fetcher {
     pub(crate) fn new(waker: Waker) -> Self {
-        Self { waker, shared: Arc::default(), has_readers: false, serial: 0 }
+        Self { waker, shared: Arc::default(), has_readers: false, serial: 0, warm: Warm::new() }
+    }
+
+    /// Returns the offset at which the next turn of a file, of at most `turn` of the `left` bytes, would block on the
+    /// device. Returns `None` if it would not block, or if the system cannot tell.
+    pub(crate) fn first_cold(
+        &mut self,
+        file: &Arc<OwnedFd>,
+        (offset, left): (u64, u64),
+        turn: usize,
+        now_ms: u32,
+    ) -> Option<u64> {
+        self.warm.first_cold(file, (offset, left), turn, now_ms)
     }
 
     /// Starts to read the next part of a file. Returns `None` if no reader can be started; the worker must then read
@@ -154,15 +165,4 @@ fn read_all(shared: &Shared, waker: &Waker) {
         // Waking fails only if the worker has ended.
         let _ = waker.wake();
     }
-}
-
-/// Returns the offset at which the next turn of a file, of at most `turn` bytes, would block on the device. Returns
-/// `None` if it would not block, or if the system cannot tell. The last byte and one of every [`CHECK_BYTES`] are
-/// checked, at 0.3 µs each. Files are mostly evicted whole, or in runs far longer than that.
-pub(crate) fn first_cold(file: &OwnedFd, offset: u64, left: u64, turn: usize) -> Option<u64> {
-    let end = offset + left.min(turn as u64);
-    let mut places = (offset..end).step_by(CHECK_BYTES).chain([end - 1]);
-    let cold = places.find(|&place| path::is_cached(file, place) == Some(false))?;
-    // The bytes between this place and the one before it may be cold too.
-    Some(offset.max(cold.saturating_sub(CHECK_BYTES as u64)))
 }

@@ -33,6 +33,7 @@ pub mod supervisor;
 pub mod systemd;
 mod tls;
 mod transport;
+mod warm;
 mod worker;
 
 pub use config::{Accepting, Config, ConfigFile, Listen, Problem, SLOWEST_BYTES, Setting, Timeouts};

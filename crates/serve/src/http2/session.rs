@@ -488,7 +488,7 @@ impl Session {
     pub(crate) fn fill(&mut self, desk: &mut Desk<'_>) {
         while !desk.is_full() && self.send_window > 0 {
             let Some(stream) = self.streams.next() else { return };
-            if must_fetch(stream, desk.fetcher, desk.number) {
+            if must_fetch(stream, desk.fetcher, desk.number, desk.now_ms) {
                 desk.counters.cold_reads().add(1);
                 continue;
             }

@@ -3,7 +3,7 @@
 
 use super::relay::{Early, Relay};
 use super::{MOST_STREAMS, TURN_BYTES};
-use crate::fetch::{self, Fetcher};
+use crate::fetch::Fetcher;
 use crate::site::Steps;
 use landau_reactor::Batch;
 use landau_reactor::batch::Buffer;
@@ -219,13 +219,13 @@ impl Streams {
 }
 
 /// Lets another thread read the next part of a file if it is not in memory; returns whether the stream waits for it.
-pub(super) fn must_fetch(stream: &mut Stream, fetcher: &mut Fetcher, number: u32) -> bool {
+pub(super) fn must_fetch(stream: &mut Stream, fetcher: &mut Fetcher, number: u32, now_ms: u32) -> bool {
     let Phase::Sending(content) = &mut stream.phase else { return false };
     if content.warm_bytes > 0 {
         return false;
     }
     let Some((file, offset, left)) = content.batch.next_file() else { return false };
-    if let Some(from) = fetch::first_cold(file, offset, left, TURN_BYTES)
+    if let Some(from) = fetcher.first_cold(file, (offset, left), TURN_BYTES, now_ms)
         && let Some(ticket) = fetcher.fetch(number, file, from, offset + left - from)
     {
         let content = std::mem::replace(content, Content::none());

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::connection::{LINGER, Next, State};
 use crate::exchange::{After, Remainder};
-use crate::fetch::{self, Ticket};
+use crate::fetch::Ticket;
 use crate::tls;
 use crate::transport::Transport;
 use landau_reactor::Interest;
@@ -33,8 +33,9 @@ impl<T: Transport> Worker<T> {
         }
         let Some(fd) = connection.fd.as_ref() else { return };
         let next_file = self.send_buffers.batch.next_file();
-        let is_cold =
-            next_file.is_some_and(|(file, offset, left)| fetch::first_cold(file, offset, left, TURN_BYTES).is_some());
+        let is_cold = next_file.is_some_and(|(file, offset, left)| {
+            self.fetcher.first_cold(file, (offset, left), TURN_BYTES, self.transport.now_ms()).is_some()
+        });
         let mut behind: Queue<'_> = std::mem::take(&mut self.send_buffers.batch);
         let mut all: Queue<'_> = Queue::new();
         all.push(Bytes::Borrowed(&self.send_buffers.bytes));
@@ -260,7 +261,8 @@ impl<T: Transport> Worker<T> {
         let Some(active) = connection.active.as_mut() else { return false };
         let turn = if connection.is_tls { super::tls::TURN_BYTES } else { TURN_BYTES };
         let Some((file, offset, left)) = active.batch.next_file() else { return false };
-        let Some(from) = fetch::first_cold(file, offset, left, turn) else { return false };
+        let now_ms = self.transport.now_ms();
+        let Some(from) = self.fetcher.first_cold(file, (offset, left), turn, now_ms) else { return false };
         let Some(ticket) = self.fetcher.fetch(number, file, from, offset + left - from) else { return false };
         self.counters.cold_reads().add(1);
         (active.ticket, connection.state) = (ticket.serial, State::Fetching);
