@@ -342,13 +342,19 @@ pub fn is_paced_by_bbr(_: &impl AsFd) -> bool {
 }
 
 /// Chooses the congestion control of a TCP socket by its name (`TCP_CONGESTION`). Fails with ENOENT if the kernel does
-/// not have it, and with EPERM if this user may not choose it.
+/// not have it, and with EPERM if this user may not choose it. Every kernel has `reno`, for every user.
 #[cfg(target_os = "linux")]
 pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> Result<()> {
     let (fd, len) = (socket.as_fd().as_raw_fd(), name.len() as libc::socklen_t);
     // SAFETY: the pointer is to `len` readable bytes.
     let set = unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_ptr().cast(), len) };
     check("setsockopt", set).map(drop)
+}
+
+/// Chooses the congestion control of a TCP socket: not supported here.
+#[cfg(not(target_os = "linux"))]
+pub fn set_congestion_control(_: &impl AsFd, _: &str) -> Result<()> {
+    Err(Error::unsupported("setsockopt"))
 }
 
 /// Limits the rate at which the kernel sends the data of a TCP socket, in bytes per second (`SO_MAX_PACING_RATE`), at
@@ -445,18 +451,41 @@ pub fn is_all_acknowledged(_: &impl AsFd) -> bool {
     false
 }
 
-/// Returns how many bytes the peer has acknowledged since the connection was established (`TCP_INFO`); sent data may
-/// stay in the send buffer for long. `None` if it is not a TCP socket, and before Linux 4.1.
+/// Returns the first `WORDS` 64-bit words of the kernel's `tcp_info` (tcp(7)), which few C libraries declare whole.
+/// `None` if it is not a TCP socket, or if the kernel's structure is shorter.
 #[cfg(target_os = "linux")]
-pub fn acknowledged_bytes(socket: &impl AsFd) -> Option<u64> {
-    /// The size of the kernel's `tcp_info` up to and including `tcpi_bytes_acked`, which not every C library declares.
-    const WORDS: usize = 16;
+fn tcp_info<const WORDS: usize>(socket: &impl AsFd) -> Option<[u64; WORDS]> {
     let mut info = [0_u64; WORDS];
     let mut len = size_of_val(&info) as libc::socklen_t;
     let (fd, pointer) = (socket.as_fd().as_raw_fd(), info.as_mut_ptr().cast());
     // SAFETY: `pointer` is to `len` writable bytes.
     let asked = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, pointer, &raw mut len) };
-    (asked == 0 && len as usize == size_of_val(&info)).then_some(info[WORDS - 1])
+    (asked == 0 && len as usize == size_of_val(&info)).then_some(info)
+}
+
+/// Returns whether a TCP connection is within this host: the peer has a loopback address, and the shortest round trip
+/// took less than a millisecond (`tcpi_min_rtt`), so that no slower link is emulated. `false` before Linux 4.6.
+#[cfg(target_os = "linux")]
+pub fn is_within_host(socket: &impl AsFd) -> bool {
+    const MOST_US: u32 = 1000;
+    // Bytes 148 to 151.
+    let shortest_us =
+        |info: [u64; 19]| u32::from_ne_bytes(info[18].to_ne_bytes()[4..].try_into().unwrap_or([u8::MAX; 4]));
+    let is_near = tcp_info(socket).is_some_and(|info| shortest_us(info) < MOST_US);
+    is_near && matches!(peer(socket), Ok(Some(peer)) if peer.ip().is_loopback())
+}
+
+/// Returns whether a connection is within this host: not known here.
+#[cfg(not(target_os = "linux"))]
+pub fn is_within_host(_: &impl AsFd) -> bool {
+    false
+}
+
+/// Returns how many bytes the peer has acknowledged since the connection was established (`tcpi_bytes_acked`); sent
+/// data may stay in the send buffer for long. `None` if it is not a TCP socket, and before Linux 4.1.
+#[cfg(target_os = "linux")]
+pub fn acknowledged_bytes(socket: &impl AsFd) -> Option<u64> {
+    tcp_info::<16>(socket).map(|info| info[15])
 }
 
 /// Returns how many bytes the peer has acknowledged: not reported here.
