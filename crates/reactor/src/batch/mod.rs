@@ -11,9 +11,6 @@
 //! | a file | `sendfile`, after a `send` with `MSG_MORE` | `sendfile`; read and written if that is refused |
 //!
 //! A file that takes several turns is sent corked (`TCP_CORK`), since each turn would otherwise end in a small segment.
-//! Under BBR it is sent in pieces of 176 KiB instead, which are not corked. BBR counts segments and paces what it
-//! sends: on loopback, where a segment has up to 64 KiB, a few smaller ones raise its estimate of the bandwidth, and a
-//! download costs about a third less. Between hosts they are one segment of 120.
 //!
 //! One turn reads at most one file, so that a caller that must not wait for a device can check that file first
 //! ([`Queue::next_file`]).
@@ -33,7 +30,7 @@ pub use segment::File;
 pub use send::TURN_BYTES;
 
 use landau_sys::Error as SystemError;
-use segment::{Pieces, Segment};
+use segment::Segment;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -121,7 +118,7 @@ impl<'a> Queue<'a> {
     /// Appends `count` bytes of a file from `offset` on.
     pub fn push_file(&mut self, file: impl Into<File>, offset: u64, count: u64) {
         if count > 0 {
-            self.segments.push_back(Segment::File { file: file.into(), offset, left: count, pieces: Pieces::One });
+            self.segments.push_back(Segment::File { file: file.into(), offset, left: count, is_corked: false });
         }
     }
 

@@ -34,21 +34,19 @@ impl AsFd for File {
     }
 }
 
-/// How a file leaves that takes several calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pieces {
-    /// One call has sufficed so far.
-    One,
-    /// The socket is corked, so that only full segments leave.
-    Corked,
-    /// Each piece ends in a segment that is not full.
-    Uncorked,
-}
-
 #[derive(Debug)]
 pub(super) enum Segment<'a> {
-    Buffer { buffer: Bytes<'a>, from: usize },
-    File { file: File, offset: u64, left: u64, pieces: Pieces },
+    Buffer {
+        buffer: Bytes<'a>,
+        from: usize,
+    },
+    /// `is_corked` states that the file takes several calls, and that only full segments leave until its end.
+    File {
+        file: File,
+        offset: u64,
+        left: u64,
+        is_corked: bool,
+    },
 }
 
 impl Segment<'_> {
@@ -79,7 +77,7 @@ impl Segment<'_> {
                 let (buffer, from) = buffer.into_owned(from);
                 Segment::Buffer { buffer, from }
             }
-            Self::File { file, offset, left, pieces } => Segment::File { file, offset, left, pieces },
+            Self::File { file, offset, left, is_corked } => Segment::File { file, offset, left, is_corked },
         }
     }
 }

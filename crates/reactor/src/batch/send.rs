@@ -1,6 +1,6 @@
 //! Sending a queue: which call to use, and when to stop.
 
-use super::segment::{File, Pieces, Segment};
+use super::segment::{File, Segment};
 use super::{Error, Progress, Queue};
 use landau_sys::descriptor::is_writable;
 use landau_sys::{Error as SystemError, stream};
@@ -13,21 +13,6 @@ pub(super) const IOV_MAX: usize = 16;
 /// The maximum number of bytes that one turn sends. With more, a fast peer would starve the other connections of the
 /// loop. With fewer, a large file costs more, both in calls and in the kernel, which then sends it in smaller pieces.
 pub const TURN_BYTES: usize = 2 << 20;
-
-/// The size of an uncorked piece of a file. On loopback, where a segment has up to 65,483 bytes of data, a piece fills
-/// two segments and three quarters of a third. So BBR overestimates the bandwidth, and there are few segments. In two
-/// runs, a download of 100 MB under BBR cost 0.86 to 0.96 of that from lighttpd; with 160, 192 and 208 KiB it cost 0.97
-/// to 1.02, and with 256 KiB 1.03 to 1.09.
-pub(super) const PIECE_BYTES: usize = 176 << 10;
-
-/// A piece that begins at a page boundary, or less than this behind one, ends this far before one, where the next piece
-/// begins. The kernel moves 16 pages of a file at a time. If these are whole pages, 53 of the 65,536 bytes do not fit
-/// into a segment of loopback and can leave in one of their own: a download cost 8% to 10% more. A turn ends in a
-/// shorter piece, so about one piece in twelve begins at a page boundary.
-pub(super) const SHIFT_BYTES: usize = 170;
-
-/// The size of a page, or a part of it where pages are larger.
-const PAGE_BYTES: u64 = 4096;
 
 /// The number of bytes that are read at once if a file must be read and written.
 const READ_BYTES: usize = 16 << 10;
@@ -107,7 +92,7 @@ impl Queue<'_> {
         }
         // The data that follows leaves in the same segment of the stream.
         let more = self.segments.len() > count || target == Target::SocketBeforeShutdown;
-        count_call(given);
+        count_call();
         let sent = match (&slices[..count], target) {
             (several, Target::Other) => stream::write_vectored(to, several)?,
             ([one], _) => stream::send(to, one, more)?,
@@ -120,18 +105,15 @@ impl Queue<'_> {
     /// Sends at most `most` bytes of the file at the front. Returns the number of bytes, and whether the socket is
     /// full.
     fn send_file(&mut self, to: &impl AsFd, target: Target, most: usize) -> Result<(usize, bool), Error> {
-        let Some(Segment::File { file, offset, left, pieces }) = self.segments.front_mut() else {
+        let Some(Segment::File { file, offset, left, is_corked }) = self.segments.front_mut() else {
             return Ok((0, false));
         };
-        let mut turn = (*left).min(most as u64) as usize;
-        if target != Target::Other && *pieces == Pieces::One && (turn as u64) < *left {
-            *pieces = split(to);
+        let turn = (*left).min(most as u64) as usize;
+        if target != Target::Other && !*is_corked && (turn as u64) < *left {
+            // Only TCP has segments; other sockets refuse.
+            *is_corked = set_cork(to, true).is_ok();
         }
-        if *pieces == Pieces::Uncorked {
-            let behind = (*offset % PAGE_BYTES) as usize;
-            turn = turn.min(if behind < SHIFT_BYTES { PIECE_BYTES - SHIFT_BYTES - behind } else { PIECE_BYTES });
-        }
-        count_call(turn);
+        count_call();
         let sent = match stream::send_file(to, file, *offset, turn) {
             // `sendfile` cannot write to every kind of file: for example, not to one opened for appending.
             Err(error) if target == Target::Other && !error.is_would_block() => copy(to, file, *offset, turn)?,
@@ -146,22 +128,13 @@ impl Queue<'_> {
         // much cheaper than another `sendfile`, which takes references to pages before it finds the socket full.
         let is_full = target != Target::Other && sent < turn && !is_writable(to)?;
         if *left == 0 {
-            if *pieces == Pieces::Corked {
+            if *is_corked {
                 set_cork(to, false)?;
             }
             self.segments.pop_front();
         }
         Ok((sent, is_full))
     }
-}
-
-/// Returns how a large file is sent to this socket, and corks the socket if it should be.
-fn split(to: &impl AsFd) -> Pieces {
-    if stream::is_paced_by_bbr(to) {
-        return Pieces::Uncorked;
-    }
-    // Only TCP has segments; other sockets refuse.
-    if set_cork(to, true).is_ok() { Pieces::Corked } else { Pieces::One }
 }
 
 /// Reads a part of a file and writes it. Returns 0 at the end of the file.
@@ -177,7 +150,7 @@ fn set_cork(socket: &impl AsFd, is_corked: bool) -> Result<(), SystemError> {
 }
 
 #[cfg(not(test))]
-fn count_call(_: usize) {}
+fn count_call() {}
 
 #[cfg(not(test))]
 fn note_cork(_: bool) {}

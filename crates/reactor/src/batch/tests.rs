@@ -1,6 +1,6 @@
 //! Batches: the number of calls, the order of bytes, and errors.
 
-use super::send::{IOV_MAX, PIECE_BYTES, SHIFT_BYTES};
+use super::send::IOV_MAX;
 use super::*;
 use landau_sys::stream;
 use proptest::prelude::*;
@@ -11,14 +11,12 @@ use std::os::unix::net::UnixStream;
 
 thread_local! {
     static CALLS: Cell<u32> = const { Cell::new(0) };
-    static SIZES: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     static CORKS: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Called before each system call that sends bytes, with their number.
-pub(super) fn count_call(bytes: usize) {
+/// Called before each system call that sends bytes.
+pub(super) fn count_call() {
     CALLS.set(CALLS.get() + 1);
-    SIZES.with_borrow_mut(|sizes| sizes.push(bytes));
 }
 
 /// Called when a socket is corked or uncorked.
@@ -164,57 +162,28 @@ fn a_large_file_takes_turns() {
     assert_eq!(yields, 2);
 }
 
-/// Sends this many bytes of a file, from this offset, by this congestion control. Returns when the socket was corked
-/// and uncorked; `None` if the kernel does not have that congestion control.
-#[cfg(target_os = "linux")]
-fn corks_of(file: &Arc<OwnedFd>, from: usize, count: usize, congestion: &str) -> Option<Vec<bool>> {
-    let (mut there, here) = tcp_pair();
-    match landau_sys::stream::set_congestion_control(&here, congestion) {
-        Err(error) if error.is_absent() || error.is_not_permitted() => return None,
-        set => set.unwrap(),
-    }
-    there.set_nonblocking(false).unwrap();
-    let mut batch = Batch::new();
-    batch.push_file(file.clone(), from as u64, count as u64);
-    let reader = std::thread::spawn(move || {
-        let mut all = vec![0; count];
-        there.read_exact(&mut all).unwrap();
-        assert!(all == pattern(from, count), "{count} bytes arrive as they are");
-    });
-    CORKS.take();
-    while batch.send(&here).unwrap() != Progress::Done {}
-    reader.join().unwrap();
-    Some(CORKS.take())
-}
-
 /// Otherwise the kernel would hold the last, partial segment back for 200 ms.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_socket_is_uncorked_at_the_end_of_a_large_file() {
-    let all = 2 * TURN_BYTES + 1000;
-    let file = Arc::new(file_of(&pattern(0, all)));
-    assert_eq!(corks_of(&file, 0, all, "reno"), Some(vec![true, false]));
-    assert_eq!(corks_of(&file, 0, TURN_BYTES, "reno"), Some(vec![]));
-}
-
-/// A kernel without BBR cannot show this.
-#[test]
-#[cfg(target_os = "linux")]
-fn under_bbr_a_large_file_leaves_in_pieces_off_page_boundaries() {
-    let count = TURN_BYTES + 1000;
-    let file = Arc::new(file_of(&pattern(0, count + 5000)));
-    for (from, first) in [
-        (0, PIECE_BYTES - SHIFT_BYTES),
-        (4096, PIECE_BYTES - SHIFT_BYTES),
-        (4096 + 52, PIECE_BYTES - SHIFT_BYTES - 52),
-        (4096 + SHIFT_BYTES, PIECE_BYTES),
-        (4095, PIECE_BYTES),
-    ] {
-        SIZES.take();
-        let Some(corks) = corks_of(&file, from, count, "bbr") else { return };
-        let sizes = SIZES.take();
-        assert_eq!((corks, sizes[0], sizes.iter().max()), (vec![], first, Some(&PIECE_BYTES)), "{from}: {sizes:?}");
-    }
+    let file = Arc::new(file_of(&pattern(0, 2 * TURN_BYTES + 1000)));
+    let corks_of = |count: usize| {
+        let (mut there, here) = tcp_pair();
+        there.set_nonblocking(false).unwrap();
+        let mut batch = Batch::new();
+        batch.push_file(file.clone(), 0, count as u64);
+        let reader = std::thread::spawn(move || {
+            let mut all = vec![0; count];
+            there.read_exact(&mut all).unwrap();
+            assert!(all == pattern(0, count), "{count} bytes arrive as they are");
+        });
+        CORKS.take();
+        while batch.send(&here).unwrap() != Progress::Done {}
+        reader.join().unwrap();
+        CORKS.take()
+    };
+    assert_eq!(corks_of(2 * TURN_BYTES + 1000), [true, false]);
+    assert!(corks_of(TURN_BYTES).is_empty());
 }
 
 /// A turn reads only the file that `next_file` returned before it, whatever buffers are around it.
