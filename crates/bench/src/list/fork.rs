@@ -17,7 +17,8 @@
 
 use crate::affinity::pin_to_all;
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Support, Timer, Variant,
+    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Study, Support, Timer,
+    Variant,
 };
 use landau_sys::fork_helper::{ForkHelper, LINKAGES, METHODS, image};
 
@@ -53,7 +54,12 @@ impl Benchmark for Fork {
         Phase::down("reap", "from before the kill until waitpid() has reaped the child").elsewhere(),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("20", "1000", "5000", "child processes"),
+        Parameter::auto_steps(
+            "20",
+            "auto",
+            "5000",
+            "child processes; auto: 1,000; 500 with a method that executes a program, which takes four times as long",
+        ),
         Parameter::fixed(
             "linkage",
             Kind::Choice(LINKAGES),
@@ -141,7 +147,11 @@ impl Benchmark for Fork {
     }
 
     fn step_us(settings: &Settings) -> u64 {
-        if matches!(settings.text("method"), "vfork-exec" | "posix_spawn") { 1_200 } else { 350 }
+        if executes(settings) { 1_200 } else { 350 }
+    }
+
+    fn auto_n(_host: &Host, settings: &Settings, _study: Study) -> u64 {
+        if executes(settings) { 500 } else { 1_000 }
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {
@@ -192,4 +202,9 @@ impl Benchmark for Fork {
         }
         Stop::unless(alive == steps, || format!("{steps} children were created, but {alive} are alive"))
     }
+}
+
+/// Returns whether the child executes a program.
+fn executes(settings: &Settings) -> bool {
+    matches!(settings.text("method"), "vfork-exec" | "posix_spawn")
 }
