@@ -342,7 +342,8 @@ pub fn is_paced_by_bbr(_: &impl AsFd) -> bool {
 }
 
 /// Chooses the congestion control of a TCP socket by its name (`TCP_CONGESTION`). Fails with ENOENT if the kernel does
-/// not have it, and with EPERM if this user may not choose it. Every kernel has `reno`, for every user.
+/// not have it, and with EPERM if this user may not choose it. Every kernel has `reno`; every user may choose it unless
+/// `net.ipv4.tcp_allowed_congestion_control` leaves it out.
 #[cfg(target_os = "linux")]
 pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> Result<()> {
     let (fd, len) = (socket.as_fd().as_raw_fd(), name.len() as libc::socklen_t);
@@ -464,15 +465,20 @@ fn tcp_info<const WORDS: usize>(socket: &impl AsFd) -> Option<[u64; WORDS]> {
 }
 
 /// Returns whether a TCP connection is within this host: the peer has a loopback address, and the shortest round trip
-/// took less than a millisecond (`tcpi_min_rtt`), so that no slower link is emulated. `false` before Linux 4.6.
+/// took less than a millisecond (`tcpi_min_rtt`), so that no delay is emulated. An emulated limit of the rate is not
+/// noticed. A connection that the kernel defers (`TCP_DEFER_ACCEPT`) has longer round trips until it has sent data.
+/// `false` before Linux 4.6.
 #[cfg(target_os = "linux")]
 pub fn is_within_host(socket: &impl AsFd) -> bool {
-    const MOST_US: u32 = 1000;
-    // Bytes 148 to 151.
-    let shortest_us =
-        |info: [u64; 19]| u32::from_ne_bytes(info[18].to_ne_bytes()[4..].try_into().unwrap_or([u8::MAX; 4]));
-    let is_near = tcp_info(socket).is_some_and(|info| shortest_us(info) < MOST_US);
-    is_near && matches!(peer(socket), Ok(Some(peer)) if peer.ip().is_loopback())
+    matches!(peer(socket), Ok(Some(peer)) if peer.ip().is_loopback())
+        && tcp_info(socket).is_some_and(|info| shortest_round_trip_us(&info) < 1000)
+}
+
+/// Returns `tcpi_min_rtt`, bytes 148 to 151 of `tcp_info`; the largest number if none has been measured.
+#[cfg(target_os = "linux")]
+fn shortest_round_trip_us(info: &[u64; 19]) -> u32 {
+    let [.., a, b, c, d] = info[18].to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d])
 }
 
 /// Returns whether a connection is within this host: not known here.
@@ -518,6 +524,21 @@ mod tests {
     use crate::socket::{bind, local_port};
     use std::io::{Read, Write};
     use std::net::TcpStream;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_shortest_round_trip_is_read_from_its_place() {
+        // Bytes 148 to 151, between `tcpi_notsent_bytes` and `tcpi_data_segs_in`.
+        for us in [999, 1000, u32::MAX] {
+            let mut bytes = [0_u8; 152];
+            bytes[148..].copy_from_slice(&u32::to_ne_bytes(us));
+            let words = std::array::from_fn(|at| u64::from_ne_bytes(bytes[8 * at..8 * at + 8].try_into().unwrap()));
+            assert_eq!(shortest_round_trip_us(&words), us);
+        }
+        let (unix, _there) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(!is_within_host(&unix));
+        assert_eq!(acknowledged_bytes(&unix), None);
+    }
 
     #[test]
     fn a_silent_socket_has_nothing_and_goes_on() {

@@ -46,6 +46,7 @@ struct Ahead {
 
 /// The transport's state of a connection.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 struct Entry {
     interest: Interest,
     is_open: bool,
@@ -53,6 +54,8 @@ struct Entry {
     is_first: bool,
     /// Whether the first receive is done and the next one must be started.
     must_rearm: bool,
+    /// Whether the connection goes on after the next wait.
+    is_yielding: bool,
     /// The milliseconds for which the connection may stay idle after it is parked; 0 if it is not to be parked.
     idle_left_after_parking_ms: u32,
     ahead: Option<Box<Ahead>>,
@@ -85,6 +88,10 @@ pub(crate) struct Completions {
     to_rearm: Vec<u32>,
     /// Connections that wait for room in the send buffer.
     blocked: Vec<u32>,
+    /// Connections that go on after the next wait, because only their turn is over.
+    yielding: Vec<u32>,
+    /// Connections that go on after the last wait.
+    continuing: Vec<u32>,
     /// The memory of the worker's connections, which includes the bytes received ahead.
     memory: Memory,
 }
@@ -232,6 +239,8 @@ impl Transport for Completions {
             readable: VecDeque::new(),
             to_rearm: Vec::new(),
             blocked: Vec::new(),
+            yielding: Vec::new(),
+            continuing: Vec::new(),
             memory: memory.clone(),
         })
     }
@@ -253,7 +262,9 @@ impl Transport for Completions {
                 self.ring.watch_writable(fd)?;
             }
         }
-        self.ring.wait(if self.readable.is_empty() { limit } else { Some(Duration::ZERO) })
+        self.continuing.append(&mut self.yielding);
+        let has_events = !self.readable.is_empty() || !self.continuing.is_empty();
+        self.ring.wait(if has_events { Some(Duration::ZERO) } else { limit })
     }
 
     #[inline]
@@ -269,6 +280,11 @@ impl Transport for Completions {
             && let Some(event) = self.next_readable()
         {
             return Some(event);
+        }
+        while let Some(number) = self.continuing.pop() {
+            if self.entry(number).is_some_and(|entry| std::mem::take(&mut entry.is_yielding)) {
+                return Some(Event::Connection(number, Ready::WRITABLE));
+            }
         }
         loop {
             match self.ring.next_completion() {
@@ -344,6 +360,7 @@ impl Transport for Completions {
     fn set_interest(&mut self, number: u32, _: &OwnedFd, interest: Interest) -> Result<(), landau_reactor::Error> {
         if let Some(entry) = self.entries.get_mut(number as usize) {
             entry.interest = interest;
+            entry.is_yielding = false;
             if interest.contains(Interest::WRITABLE) {
                 self.blocked.push(number);
             }
@@ -356,6 +373,15 @@ impl Transport for Completions {
 
     fn wait_writable(&mut self, number: u32, fd: &OwnedFd) -> Result<(), landau_reactor::Error> {
         self.set_interest(number, fd, Interest::WRITABLE)
+    }
+
+    fn yield_turn(&mut self, number: u32, _: &OwnedFd) -> Result<(), landau_reactor::Error> {
+        if let Some(entry) = self.entry(number) {
+            // A poll request would only find room. If the socket is full, the worker finds that itself.
+            (entry.interest, entry.is_yielding) = (Interest::WRITABLE, true);
+            self.yielding.push(number);
+        }
+        Ok(())
     }
 
     #[inline]

@@ -96,6 +96,9 @@ pub(crate) trait Transport: Sized {
     /// Waits for room in the socket's buffer, after a short write.
     fn wait_writable(&mut self, number: u32, fd: &OwnedFd) -> Result<(), landau_reactor::Error>;
 
+    /// Reports a connection as writable after the next wait. Its turn is over, and its socket may still have room.
+    fn yield_turn(&mut self, number: u32, fd: &OwnedFd) -> Result<(), landau_reactor::Error>;
+
     /// Sets or moves the deadline of a connection, which is reported once.
     fn set_deadline(&mut self, number: u32, fd: &OwnedFd, delay: Duration);
 

@@ -279,6 +279,10 @@ impl Transport for Readiness {
         self.reactor.set_interest(fd, Interest::WRITABLE)
     }
 
+    fn yield_turn(&mut self, _: u32, fd: &OwnedFd) -> Result<(), landau_reactor::Error> {
+        self.reactor.set_interest(fd, Interest::WRITABLE)
+    }
+
     #[inline]
     fn set_deadline(&mut self, _: u32, fd: &OwnedFd, delay: Duration) {
         self.reactor.set_deadline(fd, delay);

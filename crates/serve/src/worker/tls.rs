@@ -206,7 +206,7 @@ impl<T: Transport> Worker<T> {
                 return self.wait_for_room(number);
             }
             if turn >= TURN_BYTES as u64 {
-                return self.wait_with(number, Interest::WRITABLE);
+                return self.yield_turn(number);
             }
             let Some(session) = self.sessions.get(number) else { return };
             if active.batch.is_empty() {
