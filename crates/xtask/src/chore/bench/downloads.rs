@@ -7,22 +7,21 @@
 //! server that keeps the send buffer full. The sum over both processors contains all of the work, including the
 //! client's, which is the same for all servers.
 //!
-//! On loopback a segment has up to 64 KiB, and BBR may set a timer for each. BBR counts segments and takes each of them
-//! for a full one. A server that sends some smaller ones therefore gets a higher estimate of the bandwidth, and is
-//! hardly paced. lighttpd ends each 256 KiB with a small segment; ours ends each 176 KiB with one of 49 KB, under BBR
-//! only. On 29 November 2026, a run of eleven rounds found these processor times of a download in milliseconds:
+//! On loopback a segment has up to 64 KiB, and BBR sets a timer for each unless its estimate of the bandwidth is high.
+//! BBR counts segments and takes each of them for a full one, so a server that sends some smaller ones, as lighttpd
+//! does, gets a higher estimate. Ours changes connections within the host to `reno` and is not paced: under BBR this
+//! compares what the servers make of the system's choice. On 29 November 2026, a run of eleven rounds found these
+//! processor times of a download in milliseconds (both processors):
 //!
 //! | | ours | multishot | lighttpd | nginx |
 //! |---|--:|--:|--:|--:|
-//! | BBR, one connection | 15.9 | 16.0 | 18.0 | 32.0 |
-//! | BBR, four connections | 16.9 | 16.4 | 18.9 | 26.9 |
-//! | cubic, one connection | 14.0 | 14.0 | 17.5 | 13.6 |
-//! | cubic, four connections | 14.5 | 14.4 | 17.8 | 13.9 |
+//! | BBR, one connection | 9.4 | 9.3 | 61.0 | 55.3 |
+//! | BBR, four connections | 9.5 | 9.6 | 46.7 | 51.8 |
+//! | cubic, one connection | 9.1 | 9.2 | 10.9 | 9.0 |
+//! | cubic, four connections | 9.4 | 9.4 | 14.1 | 9.6 |
 //!
-//! In four runs of that code, ours took 0.82 to 0.92 of lighttpd's time under BBR, and 1.01 in one of the eight rows.
-//! Under cubic, which does not count segments, ours and nginx send the fewest possible. In a run of thirteen rounds
-//! ours took 18.8 and 21.3 ms, nginx 18.8 and 20.6 ms; without our checks whether the file is in memory it would have
-//! been 18.5 and 21.0 ms. On a network, where a segment has 1.5 KB, the few smaller ones hardly matter.
+//! On the machine of the morning of that day, BBR paced less: nginx took 27 to 32 ms, lighttpd 18 to 19 ms (13.6 and
+//! 17.5 ms under cubic). Under cubic ours and nginx send the same segments with the same calls.
 
 use super::median::median;
 use super::rivals::{self, Accept, CLIENT_PROCESSOR, LARGE_BYTES, SERVER_PROCESSOR, Server};
