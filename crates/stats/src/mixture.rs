@@ -568,8 +568,9 @@ mod tests {
         // Six of ten calls cost 1.5 times as much, so the others are 31% of the cost. As these grow to ×1.9, the mean
         // grows to ×1.17; as they fall to ×0.53, it falls to ×0.78.
         let judged = |[low, high]: [f64; 2]| {
-            let (value, error) = (f64::midpoint(low.ln(), high.ln()), (high / low).ln() / 2.0 / 1.6449);
-            let change = Some(Change { value, error, freedom: 1e9 });
+            // The 90% interval of 8 degrees of freedom is ±1.8595 standard errors.
+            let (value, error) = (f64::midpoint(low.ln(), high.ln()), (high / low).ln() / 2.0 / 1.8595);
+            let change = Some(Change { value, error, freedom: 8.0 });
             let distances = Some(crate::branches::Distances { mean: 1.5_f64.ln(), last: 1.5_f64.ln(), change });
             let (low, high) = (Vec::new(), Vec::new());
             let found = Branches { low, high, leave: [0.6, 0.4], distances, cliffs: Vec::new(), warm: (8.0, 256.0) };

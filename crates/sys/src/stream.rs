@@ -465,7 +465,7 @@ fn tcp_info<const WORDS: usize>(socket: &impl AsFd) -> Option<[u64; WORDS]> {
 }
 
 /// Returns whether a TCP connection is within this host: the peer has a loopback address, and the shortest round trip
-/// took less than a millisecond (`tcpi_min_rtt`), so that no delay is emulated. An emulated limit of the rate is not
+/// took less than a millisecond (`tcpi_min_rtt`), so that no delay is emulated. An emulated rate or loss is not
 /// noticed. A connection that the kernel defers (`TCP_DEFER_ACCEPT`) has longer round trips until it has sent data.
 /// `false` before Linux 4.6.
 #[cfg(target_os = "linux")]

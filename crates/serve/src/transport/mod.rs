@@ -6,9 +6,10 @@
 //! readable, and [`Transport::receive`] copies the received bytes into the worker's buffer.
 //!
 //! Sending is not part of the transport. With either kind, the worker calls `send`, `sendmsg` and `sendfile` itself,
-//! and uses the transport only to wait for room in the socket's buffer. Sending through the ring was measured for
-//! comparison. A send then costs one submission and one completion instead of one system call, a response must be
-//! copied to outlive the call, and a ring has no `sendfile`. docs/serve.md has the figures.
+//! and uses the transport only to wait for room in the socket's buffer, or for the connection's next turn. Sending
+//! through the ring was measured for comparison. A send then costs one submission and one completion instead of one
+//! system call, a response must be copied to outlive the call, and a ring has no `sendfile`. docs/serve.md has the
+//! figures.
 
 #[cfg(target_os = "linux")]
 mod completions;
@@ -96,7 +97,8 @@ pub(crate) trait Transport: Sized {
     /// Waits for room in the socket's buffer, after a short write.
     fn wait_writable(&mut self, number: u32, fd: &OwnedFd) -> Result<(), landau_reactor::Error>;
 
-    /// Reports a connection as writable after the next wait. Its turn is over, and its socket may still have room.
+    /// Reports a connection as writable after the next wait: its turn is over, and its socket may still have room. If
+    /// it has none, the connection may be reported only when it has.
     fn yield_turn(&mut self, number: u32, fd: &OwnedFd) -> Result<(), landau_reactor::Error>;
 
     /// Sets or moves the deadline of a connection, which is reported once.

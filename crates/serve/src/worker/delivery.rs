@@ -337,7 +337,7 @@ impl<T: Transport> Worker<T> {
 /// Replaces BBR on a connection within this host, as from a proxy in front of the server. Nothing between the two can
 /// be congested, and BBR paces by a timer for every 64 KiB: downloads of 100 MB took four to six times the processor
 /// time. The kernel still paces what reno sends, but at more than the rate of its window.
-pub(super) fn replace_bbr(fd: &OwnedFd) {
+fn replace_bbr(fd: &OwnedFd) {
     if stream::is_paced_by_bbr(fd) && stream::is_within_host(fd) {
         // If this fails, the connection is only slower.
         let _ = stream::set_congestion_control(fd, "reno");

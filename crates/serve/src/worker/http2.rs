@@ -5,7 +5,6 @@
 //! have been sent.
 
 use super::Worker;
-use super::delivery::replace_bbr;
 use crate::config::SLOWEST_BYTES;
 use crate::connection::State;
 use crate::http2::{Begun, Desk, Session, TURN_BYTES, Timer};
@@ -273,11 +272,6 @@ impl<T: Transport> Worker<T> {
             return self.end_session(number);
         }
         self.set_http2_deadline(number, &mut session);
-        if session.is_sending()
-            && let Some(fd) = self.table.fd(number)
-        {
-            replace_bbr(fd);
-        }
         let was_reading = std::mem::replace(&mut session.is_reading, pause == Pause::Nothing);
         self.put_session(number, session);
         if self.must_free_memory(number) {
