@@ -509,9 +509,11 @@ impl Site {
         let found = self.folder.rules().and_then(|rules| {
             let target = target::clean_encoded(request.path(), &mut self.buffer).ok()?;
             let (policy, access) = (rules.policy(target.path), rules.restrictions(target.path));
-            (policy.is_some() || !access.is_empty()).then(|| (policy.unwrap_or_default(), access))
+            let is_refused =
+                target::has_encoded_slash(request.path()) && rules.policy_of_forwarded(target.path).is_none();
+            (policy.is_some() || !access.is_empty()).then(|| (policy.unwrap_or_default(), access, is_refused))
         });
-        let Some((policy, access)) = found else {
+        let Some((policy, access, is_refused)) = found else {
             return Answer::new(request, self.date, close, send_buffers).other_method(request);
         };
         if forward::has_path(request)
@@ -527,8 +529,8 @@ impl Site {
         {
             return self.fail_by_rules(failure, &policy, request, (client, close), send_buffers);
         }
-        // A path with an encoded slash that is not forwarded; no file has it either.
-        if policy.forwards() && forward::has_path(request) && target::has_encoded_slash(request.path()) {
+        // An upstream server does not get this path because of an encoded slash; no file has it either.
+        if is_refused && policy.forwards() && forward::has_path(request) && !forward::is_preflight(request, &policy) {
             return self.fail_by_rules(Status::NOT_FOUND.into(), &policy, request, (client, close), send_buffers);
         }
         match request.method().refusal() {

@@ -908,9 +908,11 @@ fn names_with_an_encoded_slash_are_passed_on_if_a_rule_says_so() {
             "[[rule]]\npath = '/api/'\n{}\
              [[rule]]\npath = '/map/'\n{}\
              [[rule]]\npath = ['/api/no/', '/api/shut/x', '/api/*/admin/']\ndeny = '127.0.0.1'\n\
+             [[rule]]\npath = '/cors/'\ncors = {{ origins = 'https://a.example', methods = 'PUT' }}\n{}\
              [[rule]]\npath = '/strict/'\nproxy = 'http://{}'\n",
             proxy(""),
             proxy(", path = '/deep/{rest}'"),
+            proxy(""),
             upstream.address
         );
         let site = site(kind, &rules, |_| {});
@@ -952,6 +954,10 @@ fn names_with_an_encoded_slash_are_passed_on_if_a_rule_says_so() {
                 assert_eq!(got.status, status, "{kind:?} {method} {path}");
             }
         }
+        // These are answered here, whatever the path.
+        let preflight = "Origin: https://a.example\r\nAccess-Control-Request-Method: PUT\r\n\r\n";
+        assert_eq!(ask(&mut client, "OPTIONS /cors/a%2fb", preflight).unwrap().status, 204, "{kind:?}");
+        assert_eq!(ask(&mut client, "OPTIONS /api/a%2fb", "Max-Forwards: 0\r\n\r\n").unwrap().status, 204, "{kind:?}");
         // No rule matches these; in the last, `%2F` would stand for two things.
         for path in ["/a%2fb", "/api%2fx", "/api/x%252Fy%2Fadmin/z"] {
             assert_eq!(ask(&mut client, &format!("GET {path}"), "\r\n").unwrap().status, 404);
