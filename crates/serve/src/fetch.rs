@@ -62,24 +62,13 @@ pub(crate) struct Fetcher {
     shared: Arc<Shared>,
     has_readers: bool,
     serial: u32,
-    warm: Warm,
+    /// What need not be fetched.
+    pub(crate) warm: Warm,
 }
 
 impl Fetcher {
     pub(crate) fn new(waker: Waker) -> Self {
         Self { waker, shared: Arc::default(), has_readers: false, serial: 0, warm: Warm::new() }
-    }
-
-    /// Returns the offset at which the next turn of a file, of at most `turn` of the `left` bytes, would block on the
-    /// device. Returns `None` if it would not block, or if the system cannot tell.
-    pub(crate) fn first_cold(
-        &mut self,
-        file: &Arc<OwnedFd>,
-        (offset, left): (u64, u64),
-        turn: usize,
-        now_ms: u32,
-    ) -> Option<u64> {
-        self.warm.first_cold(file, (offset, left), turn, now_ms)
     }
 
     /// Starts to read the next part of a file. Returns `None` if no reader can be started; the worker must then read

@@ -225,7 +225,7 @@ pub(super) fn must_fetch(stream: &mut Stream, fetcher: &mut Fetcher, number: u32
         return false;
     }
     let Some((file, offset, left)) = content.batch.next_file() else { return false };
-    if let Some(from) = fetcher.first_cold(file, (offset, left), TURN_BYTES, now_ms)
+    if let Some(from) = fetcher.warm.first_cold(file, (offset, left), TURN_BYTES, now_ms)
         && let Some(ticket) = fetcher.fetch(number, file, from, offset + left - from)
     {
         let content = std::mem::replace(content, Content::none());

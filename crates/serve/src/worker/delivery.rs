@@ -39,7 +39,7 @@ impl<T: Transport> Worker<T> {
         let Some(fd) = connection.fd.as_ref() else { return };
         let next_file = self.send_buffers.batch.next_file();
         let is_cold = next_file.is_some_and(|(file, offset, left)| {
-            self.fetcher.first_cold(file, (offset, left), TURN_BYTES, self.transport.now_ms()).is_some()
+            self.fetcher.warm.first_cold(file, (offset, left), TURN_BYTES, self.transport.now_ms()).is_some()
         });
         let mut behind: Queue<'_> = std::mem::take(&mut self.send_buffers.batch);
         let mut all: Queue<'_> = Queue::new();
@@ -143,35 +143,31 @@ impl<T: Transport> Worker<T> {
         self.deliver(number, Remainder::end());
     }
 
-    /// Waits for the events of `interest` on a connection. Closes the connection instead if its memory must be freed.
-    pub(super) fn wait_with(&mut self, number: u32, interest: Interest) {
-        if self.must_free_memory(number) {
-            return self.close_for_memory(number);
-        }
-        self.set_interest(number, interest);
+    /// Waits until another thread has read the next part of a file.
+    fn wait_for_part(&mut self, number: u32) {
+        self.wait_by(number, |transport, fd| transport.set_interest(number, fd, Interest::NONE));
     }
 
-    /// Ends the turn of a connection that has more to send. Closes it if the memory of its output must be freed.
+    /// Ends the turn of a connection that has more to send.
     pub(super) fn yield_turn(&mut self, number: u32) {
-        if self.must_free_memory(number) {
-            return self.close_for_memory(number);
-        }
-        let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return };
-        if self.transport.yield_turn(number, fd).is_err() {
-            self.close(number);
-        }
+        self.wait_by(number, |transport, fd| transport.yield_turn(number, fd));
     }
 
-    /// Waits for room in the socket's buffer. Closes the connection instead if the memory of its output must be freed.
+    /// Waits for room in the socket's buffer.
     pub(super) fn wait_for_room(&mut self, number: u32) {
+        self.wait_by(number, |transport, fd| {
+            replace_bbr(fd);
+            transport.wait_writable(number, fd)
+        });
+    }
+
+    /// Waits as the closure asks the transport to. Closes the connection instead if the memory of its output must be
+    /// freed.
+    fn wait_by(&mut self, number: u32, ask: impl FnOnce(&mut T, &OwnedFd) -> Result<(), landau_reactor::Error>) {
         if self.must_free_memory(number) {
             return self.close_for_memory(number);
         }
-        let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return };
-        replace_bbr(fd);
-        if self.transport.wait_writable(number, fd).is_err() {
-            self.close(number);
-        }
+        self.ask_transport(number, ask);
     }
 
     /// Continues after all responses have been sent.
@@ -263,7 +259,7 @@ impl<T: Transport> Worker<T> {
         let mut turn = 0;
         while turn < TURN_BYTES {
             if self.must_fetch(number) {
-                return self.wait_with(number, Interest::NONE);
+                return self.wait_for_part(number);
             }
             let Some(sent) = self.send_next(number) else { return };
             turn += sent;
@@ -279,7 +275,7 @@ impl<T: Transport> Worker<T> {
         let turn = if connection.is_tls { super::tls::TURN_BYTES } else { TURN_BYTES };
         let Some((file, offset, left)) = active.batch.next_file() else { return false };
         let now_ms = self.transport.now_ms();
-        let Some(from) = self.fetcher.first_cold(file, (offset, left), turn, now_ms) else { return false };
+        let Some(from) = self.fetcher.warm.first_cold(file, (offset, left), turn, now_ms) else { return false };
         let Some(ticket) = self.fetcher.fetch(number, file, from, offset + left - from) else { return false };
         self.counters.cold_reads().add(1);
         (active.ticket, connection.state) = (ticket.serial, State::Fetching);
@@ -335,7 +331,7 @@ impl<T: Transport> Worker<T> {
 }
 
 /// Replaces BBR on a connection within this host, as from a proxy in front of the server. Nothing between the two can
-/// be congested, and BBR paces by a timer for every 64 KiB: downloads of 100 MB took four to six times the processor
+/// be congested, and BBR paces by timers: on one machine, downloads of 100 MB took four to six times the processor
 /// time. The kernel still paces what reno sends, but at more than the rate of its window.
 fn replace_bbr(fd: &OwnedFd) {
     if stream::is_paced_by_bbr(fd) && stream::is_within_host(fd) {

@@ -39,6 +39,7 @@ use landau_reactor::{Interest, Ready};
 use landau_sys::stream;
 use landau_wire::http::{Reject, Scan, Status};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -326,11 +327,13 @@ impl<T: Transport> Worker<T> {
     }
 
     fn set_interest(&mut self, number: u32, interest: Interest) {
-        let is_refused = match self.table.get(number).and_then(|connection| connection.fd.as_ref()) {
-            Some(fd) => self.transport.set_interest(number, fd, interest).is_err(),
-            None => false,
-        };
-        if is_refused {
+        self.ask_transport(number, |transport, fd| transport.set_interest(number, fd, interest));
+    }
+
+    /// Asks the transport for something about a connection, and closes the connection if that fails.
+    fn ask_transport(&mut self, number: u32, ask: impl FnOnce(&mut T, &OwnedFd) -> Result<(), landau_reactor::Error>) {
+        let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return };
+        if ask(&mut self.transport, fd).is_err() {
             self.close(number);
         }
     }
