@@ -15,13 +15,14 @@ const BOUNDED_FACTOR: u32 = 20;
 /// The time that adaptive passes may always take, however short the planned ones were.
 const LEAST: Duration = Duration::from_secs(10);
 
-/// The time that the planned and the adaptive passes of a quick study of everything should take together, so that it
-/// lasts less than two minutes: starting, judging and writing take 2 to 5 s more on two processors.
+/// The time that the planned and the adaptive passes of a quick study of everything should take together. It then lasts
+/// less than two minutes: starting, judging and writing take 2 to 5 s more on two processors. If the planned ones take
+/// more than 92 s, as on a host that slows its guest, all may take longer (METHODOLOGY.md, "Adaptive passes").
 const WHOLE: Duration = Duration::from_secs(113);
 
 /// Returns the longest time that the adaptive passes of a study may take: a share of the time that the planned passes
-/// of its sides took. In a quick study of everything, these take 55 to 85 s for a side on two processors, depending on
-/// the host; the slower those of a single side were, the less time is left until [`WHOLE`].
+/// of its sides took. In a quick study of everything, the slower those of a single side were, the less time is left
+/// until [`WHOLE`].
 fn longest(study: Study, took: Duration, sides: u32) -> Duration {
     let bounded = |time: Duration| time.clamp(LEAST, Duration::from_secs(45));
     match study {

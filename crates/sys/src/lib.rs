@@ -1,9 +1,10 @@
 //! A safe function for each system call that Landau measures or needs.
 //!
 //! The functions make the call, check the result, and report which call failed with which error number; they make no
-//! decisions. Measured calls go through `libc`, so that the timed call is the one that a C program would make; those of
-//! the event library leave out its cancellation points (`direct.rs`). This is the only crate with `unsafe` code (the
-//! plugin that the lab compiles for QEMU is the exception); each block states why it is sound.
+//! decisions. Measured calls go through `libc`, so that the timed call is the one that a C program would make; those on
+//! stream sockets, and the wait for events of the event library, leave out its cancellation points (`direct.rs`). This
+//! is the only crate with `unsafe` code (the plugin that the lab compiles for QEMU is the exception); each block states
+//! why it is sound.
 //!
 //! Differences between operating systems are confined to [`system`]: `linux.rs` and its portable counterpart `other.rs`
 //! have the same functions. A feature that a system lacks is `None` or an error, never a guess.

@@ -58,7 +58,7 @@ impl Benchmark for Fork {
             "20",
             "auto",
             "5000",
-            "child processes; auto: 1,000; 500 with a method that executes a program, which takes four times as long",
+            "child processes; auto: 1,000; 500 with a method that executes a program (it takes three times as long)",
         ),
         Parameter::fixed(
             "linkage",

@@ -9,7 +9,7 @@
 //!
 //! On loopback a segment has up to 64 KiB, and BBR sets a timer for each unless its estimate of the bandwidth is high.
 //! BBR counts segments and takes each of them for a full one, so a server that sends some smaller ones, as lighttpd
-//! does, gets a higher estimate. Ours changes connections within the host to `reno` and is not paced: under BBR this
+//! does, gets a higher estimate. Ours changes connections within the host to `reno` and is hardly paced: under BBR this
 //! compares what the servers make of the system's choice. On 29 November 2026, a run of eleven rounds found these
 //! processor times of a download in milliseconds (both processors):
 //!
